@@ -1,0 +1,193 @@
+/* file.c - see file.h. */
+#define _GNU_SOURCE
+#include "base/file.h"
+#include "base/memory.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+ramet_status ramet_file_map_open(const char *path, ramet_file_map *out, ramet_error *error) {
+    *out = (ramet_file_map){0};
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return ramet_fail_errno(error, "cannot open %s", path);
+    struct stat st;
+    if (fstat(fd, &st) != 0) {
+        ramet_status status = ramet_fail_errno(error, "cannot stat %s", path);
+        close(fd);
+        return status;
+    }
+    if (!S_ISREG(st.st_mode)) {
+        close(fd);
+        return ramet_fail(error, RAMET_E_ARGUMENT, "%s is not a regular file", path);
+    }
+    if (st.st_size == 0) {
+        close(fd);
+        return RAMET_OK;
+    }
+    void *data = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (data == MAP_FAILED) {
+        ramet_status status = ramet_fail_errno(error, "cannot map %s", path);
+        close(fd);
+        return status;
+    }
+    close(fd);
+    *out = (ramet_file_map){.data = data, .bytes = (uint64_t)st.st_size};
+    return RAMET_OK;
+}
+
+void ramet_file_map_close(ramet_file_map *map) {
+    if (map->data) munmap((void *)(uintptr_t)map->data, (size_t)map->bytes);
+    *map = (ramet_file_map){0};
+}
+
+void ramet_file_map_forget(const ramet_file_map *map, uint64_t offset, uint64_t bytes) {
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+    uint64_t begin = (offset + page - 1) / page * page, end = (offset + bytes) / page * page;
+    if (map->data && begin < end) madvise((void *)(uintptr_t)(map->data + begin), (size_t)(end - begin), MADV_DONTNEED);
+}
+
+static char *temporary_name(const char *path) {
+    uint64_t noise = 0;
+    if (getrandom(&noise, sizeof noise, 0) != (ssize_t)sizeof noise) noise = (uint64_t)getpid();
+    size_t bytes = strlen(path) + 32;
+    char *name = ramet_alloc(bytes, 1);
+    if (name) snprintf(name, bytes, "%s.tmp-%016llx", path, (unsigned long long)noise);
+    return name;
+}
+
+ramet_status ramet_publish_begin(const char *path, ramet_publisher *out, ramet_error *error) {
+    *out = (ramet_publisher){.fd = -1};
+    if (strcmp(path, "-") == 0) {
+        out->fd = STDOUT_FILENO;
+        out->is_stdout = true;
+        return RAMET_OK;
+    }
+    out->path = strdup(path);
+    out->temporary = temporary_name(path);
+    if (!out->path || !out->temporary) {
+        ramet_publish_abort(out);
+        return ramet_fail(error, RAMET_E_NO_MEMORY, "no memory to write %s", path);
+    }
+    out->fd = open(out->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (out->fd < 0) {
+        ramet_status status = ramet_fail_errno(error, "cannot create %s", out->temporary);
+        free(out->temporary); /* nothing to unlink */
+        out->temporary = NULL;
+        ramet_publish_abort(out);
+        return status;
+    }
+    return RAMET_OK;
+}
+
+static ramet_status write_all(int fd, const void *data, size_t bytes, const char *path, ramet_error *error) {
+    const uint8_t *at = data;
+    while (bytes > 0) {
+        ssize_t n = write(fd, at, bytes < ((size_t)1 << 30) ? bytes : (size_t)1 << 30);
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0) {
+            if (n == 0) errno = EIO;
+            return ramet_fail_errno(error, "cannot write %s", path);
+        }
+        at += n;
+        bytes -= (size_t)n;
+    }
+    return RAMET_OK;
+}
+
+ramet_status ramet_publish_write(ramet_publisher *p, const void *data, size_t bytes, ramet_error *error) {
+    return write_all(p->fd, data, bytes, p->is_stdout ? "standard output" : p->path, error);
+}
+
+static ramet_status sync_directory(const char *path, ramet_error *error) {
+    char *copy = strdup(path);
+    if (!copy) return ramet_fail(error, RAMET_E_NO_MEMORY, "no memory to publish %s", path);
+    const char *directory = dirname(copy);
+    int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    ramet_status status = RAMET_OK;
+    if (fd < 0 || fsync(fd) != 0) status = ramet_fail_errno(error, "cannot sync directory %s", directory);
+    if (fd >= 0) close(fd);
+    free(copy);
+    return status;
+}
+
+ramet_status ramet_publish_commit(ramet_publisher *p, ramet_error *error) {
+    if (p->is_stdout) {
+        *p = (ramet_publisher){.fd = -1};
+        return RAMET_OK;
+    }
+    ramet_status status = RAMET_OK;
+    if (fsync(p->fd) != 0) status = ramet_fail_errno(error, "cannot sync %s", p->path);
+    int closed = close(p->fd);
+    p->fd = -1;
+    if (status == RAMET_OK && closed != 0) status = ramet_fail_errno(error, "cannot close %s", p->path);
+    if (status == RAMET_OK && rename(p->temporary, p->path) != 0)
+        status = ramet_fail_errno(error, "cannot rename to %s", p->path);
+    if (status == RAMET_OK) {
+        free(p->temporary); /* it is the file now */
+        p->temporary = NULL;
+        status = sync_directory(p->path, error);
+    }
+    ramet_publish_abort(p);
+    return status;
+}
+
+void ramet_publish_abort(ramet_publisher *p) {
+    if (p->fd >= 0 && !p->is_stdout) close(p->fd);
+    if (p->temporary) unlink(p->temporary);
+    free(p->temporary);
+    free(p->path);
+    *p = (ramet_publisher){.fd = -1};
+}
+
+ramet_status ramet_read_at(int fd, void *out, size_t bytes, uint64_t offset, const char *path, ramet_error *error) {
+    uint8_t *at = out;
+    while (bytes > 0) {
+        ssize_t n = pread(fd, at, bytes < ((size_t)1 << 30) ? bytes : (size_t)1 << 30, (off_t)offset);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) return ramet_fail_errno(error, "cannot read %s", path);
+        if (n == 0) return ramet_fail(error, RAMET_E_CORRUPT, "%s ends before byte %llu", path, (unsigned long long)(offset + bytes));
+        at += n;
+        offset += (uint64_t)n;
+        bytes -= (size_t)n;
+    }
+    return RAMET_OK;
+}
+
+ramet_status ramet_read_all(const char *path, char **out, size_t *out_bytes, ramet_error *error) {
+    *out = NULL;
+    *out_bytes = 0;
+    bool is_stdin = strcmp(path, "-") == 0;
+    int fd = is_stdin ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return ramet_fail_errno(error, "cannot open %s", path);
+    void *buffer = NULL;
+    size_t capacity = 0, used = 0;
+    ramet_status status = RAMET_OK;
+    for (;;) {
+        if (!ramet_grow(&buffer, &capacity, used + 65536 + 1, 1)) {
+            status = ramet_fail(error, RAMET_E_NO_MEMORY, "no memory to read %s", path);
+            break;
+        }
+        ssize_t n = read(fd, (char *)buffer + used, capacity - used - 1);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) status = ramet_fail_errno(error, "cannot read %s", path);
+        if (n <= 0) break;
+        used += (size_t)n;
+    }
+    if (!is_stdin) close(fd);
+    if (status != RAMET_OK) {
+        free(buffer);
+        return status;
+    }
+    ((char *)buffer)[used] = 0;
+    *out = buffer;
+    *out_bytes = used;
+    return RAMET_OK;
+}

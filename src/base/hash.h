@@ -1,0 +1,17 @@
+/* hash.h - SHA-256 (identity: OpenSSL's) and XXH3-128 (integrity: xxHash's), one-shot and streaming. */
+#ifndef RAMET_BASE_HASH_H
+#define RAMET_BASE_HASH_H
+
+#include "base/error.h"
+
+typedef struct ramet_sha256 ramet_sha256;
+ramet_sha256 *ramet_sha256_create(void); /* NULL: no memory */
+void ramet_sha256_update(ramet_sha256 *s, const void *data, uint64_t bytes);
+void ramet_sha256_finish(ramet_sha256 **s, uint8_t out[32]); /* destroys it */
+void ramet_sha256_once(const void *data, uint64_t bytes, uint8_t out[32]);
+
+void ramet_xxh128(const void *data, size_t bytes, uint8_t out[16]); /* canonical (big-endian) byte order */
+
+void ramet_hex(const uint8_t *bytes, size_t n, char *out); /* lower case, 2n + 1 chars */
+
+#endif
