@@ -1,0 +1,186 @@
+/* attention.c - every query row against the positions that its context holds, through pages.
+ *
+ * The order is fixed by position alone: segments of 64 aligned to absolute position, ascending, inside parts of 1,024; parts
+ * are merged in ascending order. A job is a block of query rows of one span and one kv head (its whole group of query
+ * heads); when that gives the threads too little to do, each part becomes a job of its own. Which of the two happens changes
+ * no bit, because a part's state never depends on another part. */
+#include "forward/internal.h"
+
+#include <math.h>
+#include <string.h>
+
+struct view {
+    ramet_forward *f;
+    uint32_t layer, window;
+    uint32_t parts; /* in the split form: parts per item */
+};
+
+static uint32_t min_u32(uint32_t a, uint32_t b) { return a < b ? a : b; }
+static uint32_t max_u32(uint32_t a, uint32_t b) { return a > b ? a : b; }
+
+static const ramet_span *span_of(const ramet_forward *f, uint32_t block) {
+    return &f->spans[f->row_span[f->block_row[block]]];
+}
+
+static uint32_t end_of(const ramet_forward *f, uint32_t block) { /* one past the last position seen */
+    return f->row_pos[f->block_row[block]] + f->block_n[block];
+}
+
+/* The first position that any row of the block sees. */
+static uint32_t begin_of(const struct view *v, uint32_t block) {
+    uint32_t pos = v->f->row_pos[v->f->block_row[block]];
+    return v->window && pos + 1 > v->window ? pos + 1 - v->window : 0;
+}
+
+static void gather_queries(const ramet_forward *f, uint32_t block, uint32_t head, float *q) {
+    size_t dim = f->layout->head_dim;
+    for (uint32_t t = 0; t < f->block_n[block]; t++) {
+        const float *row = f->q + (size_t)(f->block_row[block] + t) * f->q_stride + (size_t)head * f->group * dim;
+        memcpy(q + (size_t)t * f->group * dim, row, f->group * dim * sizeof *q); /* a kv head's queries lie together */
+    }
+}
+
+/* Points k and v at positions [pos, pos + n) of one segment: into the page where it lies there as float32, else into tiles. */
+static void load_segment(const struct view *v, ramet_context *context, uint32_t head, uint32_t pos, uint32_t n,
+                         const ramet_attend_scratch *s, ramet_attend_args *args) {
+    const ramet_kv_layout *l = v->f->layout;
+    uint32_t slot = pos % l->page_tokens;
+    if (l->page_tokens >= RAMET_SEGMENT && l->k_code == RAMET_KV_CODE_F32) {
+        const uint8_t *page = ramet_context_page_read(context, pos);
+        args->k = (const float *)(const void *)(page + ramet_kv_k_off(l, v->layer, head)) + slot;
+        args->k_stride = l->page_tokens;
+        args->v = (const float *)(const void *)(page + ramet_kv_v_off(l, v->layer, head)) + (size_t)slot * l->head_dim;
+        args->v_stride = l->head_dim;
+        return;
+    }
+    for (uint32_t done = 0; done < n;) {
+        const uint8_t *page = ramet_context_page_read(context, pos + done);
+        slot = (pos + done) % l->page_tokens;
+        uint32_t take = min_u32(n - done, l->page_tokens - slot);
+        v->f->kernels->kv_read_k(l, page, v->layer, head, slot, take, s->k_tile + done, RAMET_SEGMENT);
+        v->f->kernels->kv_read_v(l, page, v->layer, head, slot, take, s->v_tile + (size_t)done * l->head_dim);
+        done += take;
+    }
+    args->k = s->k_tile;
+    args->k_stride = RAMET_SEGMENT;
+    args->v = s->v_tile;
+    args->v_stride = l->head_dim;
+}
+
+/* Which of the segment's positions each query sees. */
+static void mark_visible(const struct view *v, uint32_t block, uint32_t segment, uint32_t n, ramet_attend_scratch *s) {
+    const ramet_forward *f = v->f;
+    for (uint32_t t = 0; t < f->block_n[block]; t++) {
+        uint32_t pos = f->row_pos[f->block_row[block]] + t;
+        uint32_t first = v->window && pos + 1 > v->window ? pos + 1 - v->window : 0;
+        uint32_t lo = first > segment ? min_u32(first - segment, n) : 0;
+        uint32_t hi = pos + 1 > segment ? min_u32(pos + 1 - segment, n) : 0;
+        memset(s->lo + (size_t)t * f->group, (int)lo, f->group);
+        memset(s->hi + (size_t)t * f->group, (int)hi, f->group);
+    }
+}
+
+static void clear_state(float *m, float *l, float *o, uint32_t n_q, uint32_t dim) {
+    for (uint32_t i = 0; i < n_q; i++) m[i] = -INFINITY;
+    memset(l, 0, n_q * sizeof *l);
+    memset(o, 0, (size_t)n_q * dim * sizeof *o);
+}
+
+/* The state of one part for all queries of a block, into (m, l, o). The queries are in s->q. */
+static void attend_part(const struct view *v, uint32_t block, uint32_t head, uint32_t part, ramet_attend_scratch *s,
+                        float *m, float *l, float *o) {
+    ramet_forward *f = v->f;
+    uint32_t dim = f->layout->head_dim, n_q = f->block_n[block] * f->group;
+    clear_state(m, l, o, n_q, dim);
+    ramet_attend_args args = {.q = s->q, .n_q = n_q, .head_dim = dim, .lo = s->lo, .hi = s->hi, .m = m, .l = l, .o = o};
+    uint32_t end = min_u32((part + 1) * RAMET_PART, end_of(f, block));
+    uint32_t segment = max_u32(part * RAMET_PART, begin_of(v, block)) / RAMET_SEGMENT * RAMET_SEGMENT;
+    for (; segment < end; segment += RAMET_SEGMENT) {
+        args.n = min_u32(RAMET_SEGMENT, end - segment);
+        mark_visible(v, block, segment, args.n, s);
+        load_segment(v, span_of(f, block)->context, head, segment, args.n, s, &args);
+        f->kernels->attend(&args);
+    }
+}
+
+static void merge(const ramet_forward *f, uint32_t n_q, float *m, float *l, float *o, const float *m2, const float *l2,
+                  const float *o2) {
+    uint32_t dim = f->layout->head_dim;
+    for (uint32_t i = 0; i < n_q; i++)
+        f->kernels->attend_merge(&m[i], &l[i], o + (size_t)i * dim, m2[i], l2[i], o2 + (size_t)i * dim, dim);
+}
+
+/* Divides by the weights' sum and puts each query head where the output matrix reads it. */
+static void finish(ramet_forward *f, uint32_t block, uint32_t head, float *l, float *o) {
+    uint32_t dim = f->layout->head_dim, n_heads = f->group * f->layout->n_kv_heads;
+    for (uint32_t i = 0; i < f->block_n[block] * f->group; i++) {
+        uint32_t row = f->block_row[block] + i / f->group, query_head = head * f->group + i % f->group;
+        f->kernels->attend_finish(o + (size_t)i * dim, l[i], dim);
+        memcpy(f->attn + ((size_t)row * n_heads + query_head) * dim, o + (size_t)i * dim, dim * sizeof *o);
+    }
+}
+
+static void run_whole(void *user, uint32_t index, uint32_t worker) {
+    const struct view *v = user;
+    ramet_forward *f = v->f;
+    ramet_attend_scratch *s = &f->workers[worker];
+    uint32_t block = index / f->layout->n_kv_heads, head = index % f->layout->n_kv_heads;
+    uint32_t n_q = f->block_n[block] * f->group;
+    gather_queries(f, block, head, s->q);
+    clear_state(s->all_m, s->all_l, s->all_o, n_q, f->layout->head_dim);
+    for (uint32_t part = begin_of(v, block) / RAMET_PART; part * RAMET_PART < end_of(f, block); part++) {
+        attend_part(v, block, head, part, s, s->part_m, s->part_l, s->part_o);
+        merge(f, n_q, s->all_m, s->all_l, s->all_o, s->part_m, s->part_l, s->part_o);
+    }
+    finish(f, block, head, s->all_l, s->all_o);
+}
+
+/* Where the state of (item, part) is kept between the two passes of the split form. */
+static void partial_at(const struct view *v, uint32_t item, uint32_t part, float **m, float **l, float **o) {
+    const ramet_forward *f = v->f;
+    size_t n_q = (size_t)RAMET_QUERY_BLOCK * f->group;
+    *m = f->partials + ((size_t)item * v->parts + part) * n_q * (f->layout->head_dim + 2);
+    *l = *m + n_q;
+    *o = *l + n_q;
+}
+
+static void run_split(void *user, uint32_t index, uint32_t worker) {
+    const struct view *v = user;
+    ramet_forward *f = v->f;
+    ramet_attend_scratch *s = &f->workers[worker];
+    uint32_t item = index / v->parts, part = index % v->parts;
+    uint32_t block = item / f->layout->n_kv_heads, head = item % f->layout->n_kv_heads;
+    float *m, *l, *o;
+    partial_at(v, item, part, &m, &l, &o);
+    gather_queries(f, block, head, s->q);
+    attend_part(v, block, head, part, s, m, l, o);
+}
+
+static void join_split(void *user, uint32_t item, uint32_t worker) {
+    const struct view *v = user;
+    ramet_forward *f = v->f;
+    ramet_attend_scratch *s = &f->workers[worker];
+    uint32_t block = item / f->layout->n_kv_heads, head = item % f->layout->n_kv_heads;
+    uint32_t n_q = f->block_n[block] * f->group;
+    clear_state(s->all_m, s->all_l, s->all_o, n_q, f->layout->head_dim);
+    for (uint32_t part = 0; part < v->parts; part++) {
+        float *m, *l, *o;
+        partial_at(v, item, part, &m, &l, &o);
+        merge(f, n_q, s->all_m, s->all_l, s->all_o, m, l, o);
+    }
+    finish(f, block, head, s->all_l, s->all_o);
+}
+
+void ramet_forward_attention(ramet_forward *f, uint32_t layer, uint32_t window) {
+    struct view v = {.f = f, .layer = layer, .window = window, .parts = 1};
+    uint32_t items = f->n_blocks * f->layout->n_kv_heads;
+    for (uint32_t block = 0; block < f->n_blocks; block++)
+        v.parts = max_u32(v.parts, (end_of(f, block) + RAMET_PART - 1) / RAMET_PART);
+    bool is_split = v.parts > 1 && items < 2 * ramet_pool_threads(f->pool) && items * v.parts <= f->max_partials;
+    if (!is_split) {
+        ramet_pool_run(f->pool, items, run_whole, &v);
+        return;
+    }
+    ramet_pool_run(f->pool, items * v.parts, run_split, &v);
+    ramet_pool_run(f->pool, items, join_split, &v);
+}
