@@ -1,0 +1,217 @@
+/* context.c - contexts as the library's users see them. Every call enters the context (the busy word), does its work through the state
+ * room, and leaves. Running tokens is one loop for prefill, decode and batches: make the positions writable, then run after run of
+ * at most chunk_tokens, each committed as it ends. */
+#include "engine/internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+ramet_status ramet_context_create(ramet_engine *engine, ramet_context **out, ramet_error *error) {
+    return ramet_cache_context_create(engine->cache, out, error);
+}
+
+ramet_status ramet_context_fork(ramet_context *context, ramet_context **out, ramet_error *error) {
+    *out = NULL;
+    RAMET_TRY(ramet_engine_enter(context, error));
+    ramet_status status = ramet_context_share(context, out, error);
+    ramet_context_leave(context);
+    return status;
+}
+
+/* ---- running tokens ---- */
+
+struct progress { /* of one item of a batch */
+    uint32_t start, done;
+};
+
+struct rows_wanted { /* only with a single item */
+    uint32_t from_pos;
+    ramet_rows_fn on_rows;
+    void *user;
+};
+
+static ramet_status check_tokens(const ramet_engine *e, const ramet_batch_item *item, ramet_error *error) {
+    uint32_t length = ramet_context_length(item->context), n_vocab = e->weights->hparams.n_vocab;
+    if (item->n > e->options.n_ctx || length + item->n > e->options.n_ctx)
+        return ramet_fail(error, RAMET_E_WINDOW, "%llu tokens do not fit the context window of %u (-c)",
+                          (unsigned long long)(length + (uint64_t)item->n), e->options.n_ctx);
+    for (size_t i = 0; i < item->n; i++)
+        if (item->tokens[i] < 0 || (uint32_t)item->tokens[i] >= n_vocab)
+            return ramet_fail(error, RAMET_E_ARGUMENT, "token id %d is outside the vocabulary of %u", item->tokens[i], n_vocab);
+    return ramet_context_writable(item->context, (uint32_t)item->n, error);
+}
+
+/* The spans of the next run: as many tokens of each item in turn as fit. */
+static uint32_t next_spans(ramet_engine *e, const ramet_batch_item *items, size_t n_items, const struct progress *progress) {
+    uint32_t n_spans = 0, room = e->options.chunk_tokens;
+    for (size_t i = 0; i < n_items && room > 0; i++) {
+        uint32_t left = (uint32_t)items[i].n - progress[i].done;
+        if (left == 0) continue;
+        uint32_t take = left < room ? left : room;
+        e->spans[n_spans++] = (ramet_span){.context = items[i].context, .tokens = items[i].tokens + progress[i].done, .n = take,
+                                           .pos = progress[i].start + progress[i].done};
+        room -= take;
+    }
+    return n_spans;
+}
+
+/* Hands the rows of the run's only span to the caller. */
+static void hand_out_rows(ramet_engine *e, const struct rows_wanted *wanted, const ramet_span *span) {
+    uint32_t stride = ramet_forward_logits_stride(e->forward), n_vocab = e->weights->hparams.n_vocab;
+    uint32_t first = wanted->from_pos > span->pos ? wanted->from_pos - span->pos : 0;
+    for (; first < span->n; first += RAMET_ROWS) {
+        uint32_t n = span->n - first < RAMET_ROWS ? span->n - first : RAMET_ROWS;
+        ramet_forward_logits(e->forward, first, n, e->rows, stride);
+        for (uint32_t i = 1; i < n && stride != n_vocab; i++) /* padding closed up: the caller gets [n][n_vocab] */
+            memmove(e->rows + (size_t)i * n_vocab, e->rows + (size_t)i * stride, n_vocab * sizeof *e->rows);
+        wanted->on_rows(wanted->user, span->pos + first, n, e->rows, n_vocab);
+    }
+}
+
+/* After a run: commits every span, and gives the contexts that are through their last logits. */
+static ramet_status finish_run(ramet_engine *e, const ramet_batch_item *items, size_t n_items, struct progress *progress,
+                               uint32_t n_spans, ramet_error *error) {
+    uint32_t row = 0, s = 0;
+    for (size_t i = 0; i < n_items && s < n_spans; i++) {
+        if (e->spans[s].context != items[i].context) continue;
+        const ramet_span *span = &e->spans[s++];
+        ramet_context_commit(span->context, span->tokens, span->n);
+        progress[i].done += span->n;
+        row += span->n;
+        if (progress[i].done < items[i].n) continue;
+        float *logits = ramet_context_logits_writable(span->context);
+        if (!logits) return ramet_fail(error, RAMET_E_NO_MEMORY, "no memory for a row of logits");
+        ramet_forward_logits(e->forward, row - 1, 1, logits, ramet_forward_logits_stride(e->forward));
+    }
+    return RAMET_OK;
+}
+
+/* All items, entered by the caller. On failure every context is cut back to where it started. */
+static ramet_status run_items(ramet_engine *e, const ramet_batch_item *items, size_t n_items, struct progress *progress,
+                              const struct rows_wanted *wanted, ramet_error *error) {
+    ramet_status status = RAMET_OK;
+    for (size_t i = 0; i < n_items; i++) progress[i] = (struct progress){.start = ramet_context_length(items[i].context)};
+    for (size_t i = 0; i < n_items && status == RAMET_OK; i++) status = check_tokens(e, &items[i], error);
+    pthread_mutex_lock(&e->run_lock);
+    uint32_t n_spans;
+    while (status == RAMET_OK && (n_spans = next_spans(e, items, n_items, progress)) > 0) {
+        ramet_forward_run(e->forward, e->spans, n_spans);
+        if (wanted) hand_out_rows(e, wanted, &e->spans[0]);
+        status = finish_run(e, items, n_items, progress, n_spans, error);
+    }
+    pthread_mutex_unlock(&e->run_lock);
+    for (size_t i = 0; status != RAMET_OK && i < n_items; i++)
+        ramet_context_cut(items[i].context, progress[i].start, NULL);
+    return status;
+}
+
+static ramet_status extend(ramet_context *context, const int32_t *tokens, size_t n, const struct rows_wanted *wanted,
+                           ramet_error *error) {
+    if (n == 0) return RAMET_OK;
+    RAMET_TRY(ramet_engine_enter(context, error));
+    ramet_batch_item item = {.context = context, .tokens = tokens, .n = n};
+    struct progress progress;
+    ramet_status status = run_items(ramet_engine_of(context), &item, 1, &progress, wanted, error);
+    ramet_context_leave(context);
+    return status;
+}
+
+ramet_status ramet_context_extend(ramet_context *context, const int32_t *tokens, size_t n, ramet_error *error) {
+    return extend(context, tokens, n, NULL, error);
+}
+
+ramet_status ramet_context_extend_rows(ramet_context *context, const int32_t *tokens, size_t n, uint32_t from_pos,
+                                       ramet_rows_fn on_rows, void *user, ramet_error *error) {
+    struct rows_wanted wanted = {.from_pos = from_pos, .on_rows = on_rows, .user = user};
+    return extend(context, tokens, n, &wanted, error);
+}
+
+ramet_status ramet_batch_extend(const ramet_batch_item *items, size_t n_items, ramet_error *error) {
+    if (n_items == 0) return RAMET_OK;
+    ramet_engine *e = ramet_engine_of(items[0].context);
+    struct progress *progress = calloc(n_items, sizeof *progress);
+    if (!progress) return ramet_fail(error, RAMET_E_NO_MEMORY, "no memory for a batch of %zu", n_items);
+    ramet_status status = RAMET_OK;
+    size_t entered = 0;
+    for (; entered < n_items; entered++) {
+        if (ramet_engine_of(items[entered].context) != e)
+            status = ramet_fail(error, RAMET_E_ARGUMENT, "contexts of different engines in one batch");
+        if (status == RAMET_OK) status = ramet_engine_enter(items[entered].context, error);
+        if (status != RAMET_OK) break;
+    }
+    if (status == RAMET_OK) status = run_items(e, items, n_items, progress, NULL, error);
+    while (entered-- > 0) ramet_context_leave(items[entered].context);
+    free(progress);
+    return status;
+}
+
+/* ---- the rest ---- */
+
+ramet_status ramet_context_truncate(ramet_context *context, uint32_t n, ramet_error *error) {
+    RAMET_TRY(ramet_engine_enter(context, error));
+    uint32_t length = ramet_context_length(context);
+    ramet_status status = n <= length ? ramet_context_cut(context, n, error)
+                                      : ramet_fail(error, RAMET_E_ARGUMENT, "cannot truncate %u tokens to %u", length, n);
+    ramet_context_leave(context);
+    return status;
+}
+
+ramet_status ramet_context_sync(ramet_context *context, const int32_t *tokens, size_t n, size_t *out_kept, ramet_error *error) {
+    *out_kept = 0;
+    RAMET_TRY(ramet_engine_enter(context, error));
+    uint32_t length = ramet_context_length(context);
+    uint32_t kept = ramet_context_common_prefix(context, tokens, (uint32_t)(n < UINT32_MAX ? n : UINT32_MAX));
+    /* The logits after the last token are part of what is asked for: without them, that token runs again. */
+    if (kept == n && kept > 0 && (length > kept || !ramet_context_peek_logits(context))) kept--;
+    ramet_batch_item item = {.context = context, .tokens = tokens + kept, .n = n - kept};
+    ramet_status status = ramet_context_cut(context, kept, error);
+    struct progress progress;
+    if (status == RAMET_OK) status = run_items(ramet_engine_of(context), &item, 1, &progress, NULL, error);
+    ramet_context_leave(context);
+    if (status == RAMET_OK) *out_kept = kept;
+    return status;
+}
+
+ramet_status ramet_context_tokens(ramet_context *context, uint32_t from, uint32_t n, int32_t *out, ramet_error *error) {
+    RAMET_TRY(ramet_context_enter(context, error)); /* a spilled context still has its tokens */
+    uint32_t length = ramet_context_length(context);
+    ramet_status status = RAMET_OK;
+    if (from > length || n > length - from)
+        status = ramet_fail(error, RAMET_E_ARGUMENT, "tokens %u to %u of a context of %u", from, from + n, length);
+    else
+        ramet_context_read_tokens(context, from, n, out);
+    ramet_context_leave(context);
+    return status;
+}
+
+ramet_status ramet_context_logits(ramet_context *context, const float **out, ramet_error *error) {
+    *out = NULL;
+    RAMET_TRY(ramet_context_enter(context, error));
+    *out = ramet_context_peek_logits(context);
+    ramet_context_leave(context);
+    if (!*out) return ramet_fail(error, RAMET_E_NOT_FOUND, "the context has no logits: extend it first");
+    return RAMET_OK;
+}
+
+ramet_status ramet_context_pages(ramet_context *context, uint64_t *out_reachable, uint64_t *out_exclusive, ramet_error *error) {
+    RAMET_TRY(ramet_context_enter(context, error));
+    ramet_context_count_pages(context, out_reachable, out_exclusive);
+    ramet_context_leave(context);
+    return RAMET_OK;
+}
+
+ramet_status ramet_prefix_retain(ramet_context *context, ramet_error *error) {
+    RAMET_TRY(ramet_engine_enter(context, error));
+    ramet_status status = ramet_tree_retain(context, error);
+    ramet_context_leave(context);
+    return status;
+}
+
+ramet_status ramet_prefix_match(ramet_engine *engine, const int32_t *tokens, size_t n, ramet_context **out, size_t *out_matched,
+                                ramet_error *error) {
+    uint32_t matched = 0;
+    *out_matched = 0;
+    RAMET_TRY(ramet_tree_match(engine->cache, tokens, (uint32_t)(n < UINT32_MAX ? n : UINT32_MAX), out, &matched, error));
+    *out_matched = matched;
+    return RAMET_OK;
+}

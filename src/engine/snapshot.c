@@ -1,0 +1,66 @@
+/* snapshot.c - snapshots and spill as the library's users see them: who a context belongs to (identity) is known here, the bytes
+ * are the store's. Also how a call enters a context: spilled ones are read back first. */
+#include "store/snapshot.h"
+#include "engine/internal.h"
+
+#include <string.h>
+
+static ramet_snapshot_identity identity_of(const ramet_engine *e) {
+    ramet_snapshot_identity id = {.model_name = e->model->name, .arch = e->weights->hparams.arch, .numerics_id = e->numerics_id,
+                                  .n_vocab = e->weights->hparams.n_vocab, .layout = &e->layout};
+    memcpy(id.weights_sha256, e->weights->sha256, sizeof id.weights_sha256);
+    memcpy(id.tokenizer_sha256, e->model->tokenizer_sha256, sizeof id.tokenizer_sha256);
+    return id;
+}
+
+ramet_status ramet_engine_enter(ramet_context *context, ramet_error *error) {
+    RAMET_TRY(ramet_context_enter(context, error));
+    if (!ramet_context_where(context)) return RAMET_OK;
+    ramet_snapshot_identity id = identity_of(ramet_engine_of(context));
+    ramet_status status = ramet_store_unspill(context, &id, error);
+    if (status != RAMET_OK) ramet_context_leave(context);
+    return status;
+}
+
+ramet_status ramet_context_close(ramet_context **handle, ramet_error *error) {
+    if (!*handle) return RAMET_OK;
+    RAMET_TRY(ramet_context_enter(*handle, error)); /* not read back: it is about to go */
+    ramet_store_forget_spill(*handle);
+    ramet_context_destroy(handle);
+    return RAMET_OK;
+}
+
+ramet_status ramet_context_spill(ramet_context *context, const char *directory, ramet_error *error) {
+    RAMET_TRY(ramet_context_enter(context, error));
+    ramet_snapshot_identity id = identity_of(ramet_engine_of(context));
+    ramet_status status = ramet_store_spill(context, &id, directory, error);
+    ramet_context_leave(context);
+    return status;
+}
+
+bool ramet_context_is_spilled(const ramet_context *context) { return ramet_context_where(context) != NULL; }
+
+ramet_status ramet_snapshot_save(ramet_context *context, const char *path, const ramet_snapshot_options *options,
+                                 ramet_snapshot_info *out_info, ramet_error *error) {
+    RAMET_TRY(ramet_engine_enter(context, error));
+    ramet_snapshot_identity id = identity_of(ramet_engine_of(context));
+    ramet_status status = ramet_store_save(context, &id, options, path, out_info, error);
+    ramet_context_leave(context);
+    return status;
+}
+
+ramet_status ramet_snapshot_restore(ramet_engine *engine, const char *path, ramet_context **out, ramet_snapshot_info *out_info,
+                                    ramet_error *error) {
+    ramet_snapshot_identity id = identity_of(engine);
+    return ramet_store_restore(engine->cache, &id, path, out, NULL, NULL, out_info, error);
+}
+
+ramet_status ramet_snapshot_read_info(const char *path, ramet_snapshot_info *out, ramet_error *error) {
+    return ramet_store_read_info(path, out, error);
+}
+
+ramet_status ramet_snapshot_verify(const char *path, ramet_error *error) { return ramet_store_verify(path, error); }
+
+ramet_status ramet_snapshot_read_tokens(const char *path, int32_t **out, uint32_t *out_n, ramet_error *error) {
+    return ramet_store_read_tokens(path, out, out_n, error);
+}
