@@ -29,24 +29,24 @@ extern "C" {
 /* ---------------------------------------------------------------- errors ---- */
 
 /* code, name, text, HTTP status, exit code */
-#define RAMET_STATUS_MAP(X)                                                                     \
-    X(0, OK, "ok", 200, 0)                                                                      \
-    X(1, E_FAILED, "failed", 500, 1)                                                            \
-    X(2, E_ARGUMENT, "bad argument", 400, 2)                                                    \
-    X(3, E_INVARIANT, "broken invariant", 500, 3)                                               \
-    X(4, E_MODEL_MISMATCH, "made by another model", 409, 4)                                     \
-    X(5, E_NUMERICS_MISMATCH, "made under other numerics", 409, 4)                              \
-    X(6, E_CORRUPT, "corrupt", 422, 5)                                                          \
-    X(7, E_AUTHENTICATION, "failed authentication", 422, 5)                                     \
-    X(8, E_NO_MEMORY, "out of memory", 507, 6)                                                  \
-    X(9, E_NO_DISK, "out of disk space", 507, 6)                                                \
-    X(10, E_BUDGET, "over budget", 507, 6)                                                      \
-    X(11, E_NETWORK, "network", 502, 7)                                                         \
-    X(12, E_INTERRUPTED, "interrupted", 499, 130)                                               \
-    X(13, E_BUSY, "context is in use", 409, 1)                                                  \
-    X(14, E_NOT_FOUND, "not found", 404, 1)                                                     \
-    X(15, E_IO, "input/output", 500, 1)                                                         \
-    X(16, E_UNSUPPORTED, "not supported", 400, 1)                                               \
+#define RAMET_STATUS_MAP(X)                                                                                            \
+    X(0, OK, "ok", 200, 0)                                                                                             \
+    X(1, E_FAILED, "failed", 500, 1)                                                                                   \
+    X(2, E_ARGUMENT, "bad argument", 400, 2)                                                                           \
+    X(3, E_INVARIANT, "broken invariant", 500, 3)                                                                      \
+    X(4, E_MODEL_MISMATCH, "made by another model", 409, 4)                                                            \
+    X(5, E_NUMERICS_MISMATCH, "made under other numerics", 409, 4)                                                     \
+    X(6, E_CORRUPT, "corrupt", 422, 5)                                                                                 \
+    X(7, E_AUTHENTICATION, "failed authentication", 422, 5)                                                            \
+    X(8, E_NO_MEMORY, "out of memory", 507, 6)                                                                         \
+    X(9, E_NO_DISK, "out of disk space", 507, 6)                                                                       \
+    X(10, E_BUDGET, "over budget", 507, 6)                                                                             \
+    X(11, E_NETWORK, "network", 502, 7)                                                                                \
+    X(12, E_INTERRUPTED, "interrupted", 499, 130)                                                                      \
+    X(13, E_BUSY, "context is in use", 409, 1)                                                                         \
+    X(14, E_NOT_FOUND, "not found", 404, 1)                                                                            \
+    X(15, E_IO, "input/output", 500, 1)                                                                                \
+    X(16, E_UNSUPPORTED, "not supported", 400, 1)                                                                      \
     X(17, E_WINDOW, "longer than the context window", 400, 1)
 
 typedef enum ramet_status {
@@ -83,22 +83,23 @@ typedef struct ramet_model_options {
 typedef struct ramet_model_info {
     const char *name, *arch, *path; /* borrowed from the model */
     uint32_t n_vocab, n_layers, n_embd, n_heads, n_kv_heads, head_dim;
-    uint32_t n_ctx_train;       /* positions the model was trained for */
+    uint32_t n_ctx_train; /* positions the model was trained for */
     uint64_t n_params;
-    uint64_t file_bytes;        /* all parts of a split file */
-    uint64_t weights_bytes;     /* memory of the repacked weights */
+    uint64_t file_bytes;    /* all parts of a split file */
+    uint64_t weights_bytes; /* memory of the repacked weights */
     uint64_t load_nanoseconds;
-    char weights_sha256[65];    /* file(s) combined with the adapter's bytes and scale; lower-case hex */
+    char weights_sha256[65]; /* file(s) combined with the adapter's bytes and scale; lower-case hex */
     char tokenizer_sha256[65];
-    int32_t bos, eos;           /* -1: none */
+    int32_t bos, eos; /* -1: none */
     bool adds_bos;
-    char types[128];            /* "Q4_1 210, Q8_0 1, F32 61" */
+    char types[128]; /* "Q4_1 210, Q8_0 1, F32 61" */
 } ramet_model_info;
 
 /* Reads a GGUF file (version 2 or 3, split or whole) and repacks its weights. `path` is a file. `options` may be
  * NULL. Cost: reads the file once. Errors: E_NOT_FOUND, E_IO, E_CORRUPT (names the key or tensor), E_UNSUPPORTED
  * (architecture, type or tokenizer that ramet does not run), E_NO_MEMORY. */
-ramet_status ramet_model_open(const char *path, const ramet_model_options *options, ramet_model **out, ramet_error *error);
+ramet_status ramet_model_open(const char *path, const ramet_model_options *options, ramet_model **out,
+                              ramet_error *error);
 void ramet_model_close(ramet_model **model); /* after every engine on it is destroyed */
 void ramet_model_get_info(const ramet_model *model, ramet_model_info *out);
 /* Value of a string key of the file ("tokenizer.chat_template"); NULL when absent. Borrowed from the model. */
@@ -112,8 +113,8 @@ enum {
 };
 
 /* Ids of `text`. *out is malloc'ed, the caller frees it; *out_n may be 0 (then *out may be NULL). Linear time. */
-ramet_status ramet_tokenize(const ramet_model *model, const char *text, size_t text_bytes, unsigned flags, int32_t **out,
-                            size_t *out_n, ramet_error *error);
+ramet_status ramet_tokenize(const ramet_model *model, const char *text, size_t text_bytes, unsigned flags,
+                            int32_t **out, size_t *out_n, ramet_error *error);
 /* Text of `tokens`: *out is malloc'ed and NUL-terminated, *out_bytes excludes the NUL. With `special`, control
  * tokens are written out as their names; without it they give no text. */
 ramet_status ramet_detokenize(const ramet_model *model, const int32_t *tokens, size_t n, bool special, char **out,
@@ -121,9 +122,11 @@ ramet_status ramet_detokenize(const ramet_model *model, const int32_t *tokens, s
 
 /* Streaming: text in whole characters. Bytes that cannot become a character come out as U+FFFD. */
 typedef struct ramet_detokenizer ramet_detokenizer;
-ramet_status ramet_detokenizer_create(const ramet_model *model, bool special, ramet_detokenizer **out, ramet_error *error);
+ramet_status ramet_detokenizer_create(const ramet_model *model, bool special, ramet_detokenizer **out,
+                                      ramet_error *error);
 /* Text that `token` completes: *out is borrowed until the next call, may be empty. */
-ramet_status ramet_detokenizer_push(ramet_detokenizer *d, int32_t token, const char **out, size_t *out_bytes, ramet_error *error);
+ramet_status ramet_detokenizer_push(ramet_detokenizer *d, int32_t token, const char **out, size_t *out_bytes,
+                                    ramet_error *error);
 /* What is still held back, at the end of a stream. */
 void ramet_detokenizer_finish(ramet_detokenizer *d, const char **out, size_t *out_bytes);
 void ramet_detokenizer_destroy(ramet_detokenizer **d);
@@ -156,8 +159,8 @@ typedef struct ramet_engine_info {
     uint32_t n_ctx, page_tokens, threads, chunk_tokens;
     uint64_t page_bytes, kv_budget_bytes, tree_budget_bytes, scratch_bytes;
     uint64_t kv_bytes_per_token;
-    const char *kernels;        /* instruction set in use */
-    char numerics_id[33];       /* contract version and a hash of the bits these kernels make */
+    const char *kernels;  /* instruction set in use */
+    char numerics_id[33]; /* contract version and a hash of the bits these kernels make */
 } ramet_engine_info;
 
 typedef struct ramet_engine_stats {
@@ -207,7 +210,8 @@ ramet_status ramet_batch_extend(const ramet_batch_item *items, size_t n_items, r
 
 /* Makes the context hold exactly these tokens, with logits: keeps the common prefix, runs the rest. *out_kept: tokens that did
  * not run. On failure the context holds the common prefix. */
-ramet_status ramet_context_sync(ramet_context *context, const int32_t *tokens, size_t n, size_t *out_kept, ramet_error *error);
+ramet_status ramet_context_sync(ramet_context *context, const int32_t *tokens, size_t n, size_t *out_kept,
+                                ramet_error *error);
 
 /* Forgets everything from `n` on. The last logits are gone unless n is the length. Cost: O(1), no page is copied. */
 ramet_status ramet_context_truncate(ramet_context *context, uint32_t n, ramet_error *error);
@@ -218,7 +222,8 @@ ramet_status ramet_context_tokens(ramet_context *context, uint32_t from, uint32_
 /* Peek at the logits after the last token, n_vocab floats; E_NOT_FOUND when there are none (empty, truncated). */
 ramet_status ramet_context_logits(ramet_context *context, const float **out, ramet_error *error);
 /* Pages this context can reach, and how many of them nobody else can. */
-ramet_status ramet_context_pages(ramet_context *context, uint64_t *out_reachable, uint64_t *out_exclusive, ramet_error *error);
+ramet_status ramet_context_pages(ramet_context *context, uint64_t *out_reachable, uint64_t *out_exclusive,
+                                 ramet_error *error);
 
 /* ------------------------------------------------------------ prefix tree ---- */
 
@@ -237,7 +242,7 @@ typedef struct ramet_snapshot_info {
     uint32_t format_version;
     char model_name[128], arch[32];
     char weights_sha256[65], tokenizer_sha256[65], numerics_id[33];
-    ramet_kv kv, payload;       /* cache precision it was made at; precision stored */
+    ramet_kv kv, payload; /* cache precision it was made at; precision stored */
     uint32_t n_tokens, n_layers, n_kv_heads, head_dim, n_vocab;
     bool has_logits, encrypted;
     char owner[128], marking[128];
@@ -245,9 +250,9 @@ typedef struct ramet_snapshot_info {
 } ramet_snapshot_info;
 
 typedef struct ramet_snapshot_options {
-    const char *owner, *marking;     /* may be NULL */
-    const void *sampler_state;       /* kept as it is and handed back at restore; may be NULL */
-    size_t sampler_state_bytes;      /* at most 64 KiB */
+    const char *owner, *marking; /* may be NULL */
+    const void *sampler_state;   /* kept as it is and handed back at restore; may be NULL */
+    size_t sampler_state_bytes;  /* at most 64 KiB */
 } ramet_snapshot_options;
 
 /* Writes one portable file: temporary name, fsync, rename, fsync of the directory. An existing file is replaced only
@@ -256,8 +261,8 @@ ramet_status ramet_snapshot_save(ramet_context *context, const char *path, const
                                  ramet_snapshot_info *out_info, ramet_error *error);
 /* A context with the same tokens, state and last logits. Every byte is checked before the context exists. Errors:
  * E_CORRUPT, E_MODEL_MISMATCH (both digests in the message), E_NUMERICS_MISMATCH, E_BUDGET. */
-ramet_status ramet_snapshot_restore(ramet_engine *engine, const char *path, ramet_context **out, ramet_snapshot_info *out_info,
-                                    ramet_error *error);
+ramet_status ramet_snapshot_restore(ramet_engine *engine, const char *path, ramet_context **out,
+                                    ramet_snapshot_info *out_info, ramet_error *error);
 /* Reads and checks the header alone; needs no model. */
 ramet_status ramet_snapshot_read_info(const char *path, ramet_snapshot_info *out, ramet_error *error);
 /* Checks every byte; needs no model. */
@@ -297,9 +302,9 @@ ramet_status ramet_sample(ramet_sampler *sampler, const float *logits, uint32_t 
 typedef enum ramet_verdict { RAMET_PASS, RAMET_NOTE, RAMET_FAIL } ramet_verdict;
 
 typedef struct ramet_verify_row {
-    const char *check;  /* "prefill == decode" */
+    const char *check; /* "prefill == decode" */
     ramet_verdict verdict;
-    char detail[256];   /* "difference 0.00e+00, chunks 1 7 64" */
+    char detail[256]; /* "difference 0.00e+00, chunks 1 7 64" */
 } ramet_verify_row;
 
 /* Runs every check on this model; `on_row` is called as each one ends. *out_failed: rows that failed. Checks that

@@ -116,7 +116,8 @@ static void a_fork_allocates_no_page(void **state) {
 static void parts_threads_and_chunks_change_no_bit(void **state) {
     (void)state;
     for (uint32_t threads = 1; threads <= 4; threads++) {
-        ramet_engine *engine = engine_with((ramet_engine_options){.threads = threads, .n_ctx = 2048, .page_tokens = 16u << threads});
+        ramet_engine *engine =
+            engine_with((ramet_engine_options){.threads = threads, .n_ctx = 2048, .page_tokens = 16u << threads});
         ramet_context *context = context_with(engine, LONG - 2);
         assert_int_equal(ramet_context_extend(context, tokens + LONG - 2, 1, NULL), RAMET_OK); /* the split form */
         assert_int_equal(ramet_context_extend(context, tokens + LONG - 1, 1, NULL), RAMET_OK);
@@ -178,11 +179,13 @@ static void a_batch_equals_its_members_alone(void **state) {
 
 static void refusals_change_nothing(void **state) {
     (void)state;
-    ramet_engine *engine = engine_with((ramet_engine_options){.threads = 1, .n_ctx = 128, .page_tokens = 16, .kv_budget_bytes = 0});
+    ramet_engine *engine =
+        engine_with((ramet_engine_options){.threads = 1, .n_ctx = 128, .page_tokens = 16, .kv_budget_bytes = 0});
     ramet_engine_info info;
     ramet_engine_get_info(engine, &info);
     ramet_engine_destroy(&engine);
-    engine = engine_with((ramet_engine_options){.threads = 1, .n_ctx = 128, .page_tokens = 16, .kv_budget_bytes = 5 * info.page_bytes});
+    engine = engine_with(
+        (ramet_engine_options){.threads = 1, .n_ctx = 128, .page_tokens = 16, .kv_budget_bytes = 5 * info.page_bytes});
     ramet_context *context = context_with(engine, 40), *other = NULL;
     float *before = logits_of(context);
     ramet_error error;
@@ -225,7 +228,8 @@ static void the_tree_finds_the_longest_prefix(void **state) {
     assert_int_equal(ramet_context_extend(hit, tokens + 77, 5, NULL), RAMET_OK);
     assert_as_cold(hit, 82);
     ramet_context_close(&hit, NULL);
-    assert_int_equal(ramet_prefix_match(engine, tokens, 130, &hit, &matched, NULL), RAMET_OK); /* all of it: logits come along */
+    assert_int_equal(ramet_prefix_match(engine, tokens, 130, &hit, &matched, NULL),
+                     RAMET_OK); /* all of it: logits come along */
     assert_int_equal(matched, 130);
     assert_as_cold(hit, 130);
     ramet_context_close(&hit, NULL);
@@ -245,7 +249,8 @@ static void snapshots_move_between_engines(void **state) {
     snprintf(again, sizeof again, "%s/b", directory);
     for (int kv = RAMET_KV_F32; kv <= RAMET_KV_Q8; kv++) {
         ramet_engine *from = engine_with((ramet_engine_options){.kv = (ramet_kv)kv, .threads = 2, .page_tokens = 16});
-        ramet_engine *to = engine_with((ramet_engine_options){.kv = (ramet_kv)kv, .threads = 1, .page_tokens = 128, .kernels = "c"});
+        ramet_engine *to =
+            engine_with((ramet_engine_options){.kv = (ramet_kv)kv, .threads = 1, .page_tokens = 128, .kernels = "c"});
         ramet_context *context = context_with(from, 70), *restored = NULL;
         ramet_snapshot_info info;
         assert_int_equal(ramet_snapshot_save(context, path, NULL, &info, NULL), RAMET_OK);
@@ -376,16 +381,11 @@ static void sixteen_threads_fork_one_parent(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_fork_allocates_no_page),
-        cmocka_unit_test(parts_threads_and_chunks_change_no_bit),
-        cmocka_unit_test(sync_runs_only_what_differs),
-        cmocka_unit_test(a_batch_equals_its_members_alone),
-        cmocka_unit_test(refusals_change_nothing),
-        cmocka_unit_test(the_tree_finds_the_longest_prefix),
-        cmocka_unit_test(snapshots_move_between_engines),
-        cmocka_unit_test(spilled_contexts_come_back_by_themselves),
-        cmocka_unit_test(every_allocation_may_fail),
-        cmocka_unit_test(sixteen_threads_fork_one_parent),
+        cmocka_unit_test(a_fork_allocates_no_page),       cmocka_unit_test(parts_threads_and_chunks_change_no_bit),
+        cmocka_unit_test(sync_runs_only_what_differs),    cmocka_unit_test(a_batch_equals_its_members_alone),
+        cmocka_unit_test(refusals_change_nothing),        cmocka_unit_test(the_tree_finds_the_longest_prefix),
+        cmocka_unit_test(snapshots_move_between_engines), cmocka_unit_test(spilled_contexts_come_back_by_themselves),
+        cmocka_unit_test(every_allocation_may_fail),      cmocka_unit_test(sixteen_threads_fork_one_parent),
     };
     return cmocka_run_group_tests_name("contexts", tests, open_model, close_model);
 }

@@ -17,8 +17,11 @@
 
 /* The checks that a reordered sum breaks. */
 static const char *const exact[] = {
-    "prefill == decode",      "fork is exact",      "truncate then extend",          "snapshot resumes", "spill reads back",
-    "page size changes nothing", "thread-count invariant", "batch neighbours change nothing", "kernels agree",  "numerics_id",
+    "prefill == decode",      "fork is exact",
+    "truncate then extend",   "snapshot resumes",
+    "spill reads back",       "page size changes nothing",
+    "thread-count invariant", "batch neighbours change nothing",
+    "kernels agree",          "numerics_id",
 };
 enum { N_EXACT = sizeof exact / sizeof exact[0] };
 

@@ -37,18 +37,22 @@ static ramet_status check_tokens(const ramet_engine *e, const ramet_batch_item *
                           (unsigned long long)(length + (uint64_t)item->n), e->options.n_ctx);
     for (size_t i = 0; i < item->n; i++)
         if (item->tokens[i] < 0 || (uint32_t)item->tokens[i] >= n_vocab)
-            return ramet_fail(error, RAMET_E_ARGUMENT, "token id %d is outside the vocabulary of %u", item->tokens[i], n_vocab);
+            return ramet_fail(error, RAMET_E_ARGUMENT, "token id %d is outside the vocabulary of %u", item->tokens[i],
+                              n_vocab);
     return ramet_context_writable(item->context, (uint32_t)item->n, error);
 }
 
 /* The spans of the next run: as many tokens of each item in turn as fit. */
-static uint32_t next_spans(ramet_engine *e, const ramet_batch_item *items, size_t n_items, const struct progress *progress) {
+static uint32_t next_spans(ramet_engine *e, const ramet_batch_item *items, size_t n_items,
+                           const struct progress *progress) {
     uint32_t n_spans = 0, room = e->options.chunk_tokens;
     for (size_t i = 0; i < n_items && room > 0; i++) {
         uint32_t left = (uint32_t)items[i].n - progress[i].done;
         if (left == 0) continue;
         uint32_t take = left < room ? left : room;
-        e->spans[n_spans++] = (ramet_span){.context = items[i].context, .tokens = items[i].tokens + progress[i].done, .n = take,
+        e->spans[n_spans++] = (ramet_span){.context = items[i].context,
+                                           .tokens = items[i].tokens + progress[i].done,
+                                           .n = take,
                                            .pos = progress[i].start + progress[i].done};
         room -= take;
     }
@@ -69,8 +73,8 @@ static void hand_out_rows(ramet_engine *e, const struct rows_wanted *wanted, con
 }
 
 /* After a run: commits every span, and gives the contexts that are through their last logits. */
-static ramet_status finish_run(ramet_engine *e, const ramet_batch_item *items, size_t n_items, struct progress *progress,
-                               uint32_t n_spans, ramet_error *error) {
+static ramet_status finish_run(ramet_engine *e, const ramet_batch_item *items, size_t n_items,
+                               struct progress *progress, uint32_t n_spans, ramet_error *error) {
     uint32_t row = 0, s = 0;
     for (size_t i = 0; i < n_items && s < n_spans; i++) {
         if (e->spans[s].context != items[i].context) continue;
@@ -90,7 +94,8 @@ static ramet_status finish_run(ramet_engine *e, const ramet_batch_item *items, s
 static ramet_status run_items(ramet_engine *e, const ramet_batch_item *items, size_t n_items, struct progress *progress,
                               const struct rows_wanted *wanted, ramet_error *error) {
     ramet_status status = RAMET_OK;
-    for (size_t i = 0; i < n_items; i++) progress[i] = (struct progress){.start = ramet_context_length(items[i].context)};
+    for (size_t i = 0; i < n_items; i++)
+        progress[i] = (struct progress){.start = ramet_context_length(items[i].context)};
     for (size_t i = 0; i < n_items && status == RAMET_OK; i++) status = check_tokens(e, &items[i], error);
     pthread_mutex_lock(&e->run_lock);
     uint32_t n_spans;
@@ -150,13 +155,15 @@ ramet_status ramet_batch_extend(const ramet_batch_item *items, size_t n_items, r
 ramet_status ramet_context_truncate(ramet_context *context, uint32_t n, ramet_error *error) {
     RAMET_TRY(ramet_engine_enter(context, error));
     uint32_t length = ramet_context_length(context);
-    ramet_status status = n <= length ? ramet_context_cut(context, n, error)
-                                      : ramet_fail(error, RAMET_E_ARGUMENT, "cannot truncate %u tokens to %u", length, n);
+    ramet_status status = n <= length
+                              ? ramet_context_cut(context, n, error)
+                              : ramet_fail(error, RAMET_E_ARGUMENT, "cannot truncate %u tokens to %u", length, n);
     ramet_context_leave(context);
     return status;
 }
 
-ramet_status ramet_context_sync(ramet_context *context, const int32_t *tokens, size_t n, size_t *out_kept, ramet_error *error) {
+ramet_status ramet_context_sync(ramet_context *context, const int32_t *tokens, size_t n, size_t *out_kept,
+                                ramet_error *error) {
     *out_kept = 0;
     RAMET_TRY(ramet_engine_enter(context, error));
     uint32_t length = ramet_context_length(context);
@@ -193,7 +200,8 @@ ramet_status ramet_context_logits(ramet_context *context, const float **out, ram
     return RAMET_OK;
 }
 
-ramet_status ramet_context_pages(ramet_context *context, uint64_t *out_reachable, uint64_t *out_exclusive, ramet_error *error) {
+ramet_status ramet_context_pages(ramet_context *context, uint64_t *out_reachable, uint64_t *out_exclusive,
+                                 ramet_error *error) {
     RAMET_TRY(ramet_context_enter(context, error));
     ramet_context_count_pages(context, out_reachable, out_exclusive);
     ramet_context_leave(context);
@@ -207,11 +215,12 @@ ramet_status ramet_prefix_retain(ramet_context *context, ramet_error *error) {
     return status;
 }
 
-ramet_status ramet_prefix_match(ramet_engine *engine, const int32_t *tokens, size_t n, ramet_context **out, size_t *out_matched,
-                                ramet_error *error) {
+ramet_status ramet_prefix_match(ramet_engine *engine, const int32_t *tokens, size_t n, ramet_context **out,
+                                size_t *out_matched, ramet_error *error) {
     uint32_t matched = 0;
     *out_matched = 0;
-    RAMET_TRY(ramet_tree_match(engine->cache, tokens, (uint32_t)(n < UINT32_MAX ? n : UINT32_MAX), out, &matched, error));
+    RAMET_TRY(
+        ramet_tree_match(engine->cache, tokens, (uint32_t)(n < UINT32_MAX ? n : UINT32_MAX), out, &matched, error));
     *out_matched = matched;
     return RAMET_OK;
 }

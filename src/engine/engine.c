@@ -7,7 +7,9 @@
 
 static const char *const kv_names[] = {"f32", "f16", "vq8", "q8"};
 
-const char *ramet_kv_name(ramet_kv kv) { return (size_t)kv < 4 ? kv_names[kv] : "unknown"; }
+const char *ramet_kv_name(ramet_kv kv) {
+    return (size_t)kv < 4 ? kv_names[kv] : "unknown";
+}
 
 bool ramet_kv_parse(const char *name, ramet_kv *out) {
     for (int i = 0; i < 4; i++)
@@ -18,15 +20,19 @@ bool ramet_kv_parse(const char *name, ramet_kv *out) {
     return false;
 }
 
-static uint32_t min_u32(uint32_t a, uint32_t b) { return a < b ? a : b; }
+static uint32_t min_u32(uint32_t a, uint32_t b) {
+    return a < b ? a : b;
+}
 
 /* The cheap defaults; the budgets need the layout and come after it. */
 static ramet_status complete_options(ramet_engine_options *o, const ramet_hparams *h, ramet_error *error) {
     if (o->page_tokens == 0) o->page_tokens = 64;
     if (o->page_tokens < 16 || o->page_tokens > 256 || (o->page_tokens & (o->page_tokens - 1)) != 0)
-        return ramet_fail(error, RAMET_E_ARGUMENT, "page size must be 16, 32, 64, 128 or 256 tokens, not %u", o->page_tokens);
+        return ramet_fail(error, RAMET_E_ARGUMENT, "page size must be 16, 32, 64, 128 or 256 tokens, not %u",
+                          o->page_tokens);
     if (o->n_ctx == 0) o->n_ctx = min_u32(h->n_ctx_train ? h->n_ctx_train : 2048, 8192);
-    if (o->n_ctx > 1u << 24) return ramet_fail(error, RAMET_E_ARGUMENT, "context size %u is over 16,777,216 tokens", o->n_ctx);
+    if (o->n_ctx > 1u << 24)
+        return ramet_fail(error, RAMET_E_ARGUMENT, "context size %u is over 16,777,216 tokens", o->n_ctx);
     if (o->threads == 0) o->threads = ramet_cpu_count();
     if (o->chunk_tokens == 0) o->chunk_tokens = 512;
     o->chunk_tokens = min_u32(o->chunk_tokens, 4096);
@@ -36,9 +42,11 @@ static ramet_status complete_options(ramet_engine_options *o, const ramet_hparam
 static ramet_status lay_out_kv(ramet_engine *e, int precision, ramet_error *error) {
     const ramet_hparams *h = &e->weights->hparams;
     if (!ramet_kv_layout_init(&e->layout, precision, h->n_layers, h->n_kv_heads, h->head_dim, e->options.page_tokens))
-        return ramet_fail(error, RAMET_E_ARGUMENT, "no page layout for %u layers of %u heads", h->n_layers, h->n_kv_heads);
+        return ramet_fail(error, RAMET_E_ARGUMENT, "no page layout for %u layers of %u heads", h->n_layers,
+                          h->n_kv_heads);
     uint64_t pages = (e->options.n_ctx + e->options.page_tokens - 1) / e->options.page_tokens;
-    if (e->options.kv_budget_bytes == 0 && !ramet_mul_u64(16 * pages, e->layout.page_bytes, &e->options.kv_budget_bytes))
+    if (e->options.kv_budget_bytes == 0 &&
+        !ramet_mul_u64(16 * pages, e->layout.page_bytes, &e->options.kv_budget_bytes))
         return ramet_fail(error, RAMET_E_ARGUMENT, "a context of %u tokens is too large", e->options.n_ctx);
     if (e->options.tree_budget_bytes == 0) e->options.tree_budget_bytes = e->options.kv_budget_bytes / 2;
     return RAMET_OK;
@@ -48,12 +56,16 @@ static ramet_status create_parts(ramet_engine *e, ramet_error *error) {
     if (!ramet_kernels_init(&e->kernels, e->options.kernels))
         return ramet_fail(error, RAMET_E_ARGUMENT, "this CPU has no kernels named '%s'", e->options.kernels);
     RAMET_TRY(ramet_pool_create(e->options.threads, &e->pool, error));
-    RAMET_TRY(ramet_forward_create(e->weights, &e->kernels, &e->layout, e->options.n_ctx, e->options.chunk_tokens, e->pool,
-                                   &e->forward, error));
+    RAMET_TRY(ramet_forward_create(e->weights, &e->kernels, &e->layout, e->options.n_ctx, e->options.chunk_tokens,
+                                   e->pool, &e->forward, error));
     uint32_t stride = ramet_forward_logits_stride(e->forward);
-    ramet_cache_options cache = {
-        .page_tokens = e->options.page_tokens, .page_bytes = e->layout.page_bytes, .n_ctx = e->options.n_ctx, .n_vocab = stride,
-        .budget_bytes = e->options.kv_budget_bytes, .tree_budget_bytes = e->options.tree_budget_bytes, .user = e};
+    ramet_cache_options cache = {.page_tokens = e->options.page_tokens,
+                                 .page_bytes = e->layout.page_bytes,
+                                 .n_ctx = e->options.n_ctx,
+                                 .n_vocab = stride,
+                                 .budget_bytes = e->options.kv_budget_bytes,
+                                 .tree_budget_bytes = e->options.tree_budget_bytes,
+                                 .user = e};
     RAMET_TRY(ramet_cache_create(&cache, &e->cache, error));
     e->rows_bytes = (uint64_t)RAMET_ROWS * stride * sizeof(float);
     e->rows = ramet_map((size_t)e->rows_bytes);
@@ -62,8 +74,9 @@ static ramet_status create_parts(ramet_engine *e, ramet_error *error) {
     return RAMET_OK;
 }
 
-ramet_status ramet_engine_create_on(const ramet_model *model, const ramet_weights *weights, const ramet_engine_options *options,
-                                    int precision, ramet_engine **out, ramet_error *error) {
+ramet_status ramet_engine_create_on(const ramet_model *model, const ramet_weights *weights,
+                                    const ramet_engine_options *options, int precision, ramet_engine **out,
+                                    ramet_error *error) {
     *out = NULL;
     ramet_engine *e = ramet_alloc(1, sizeof *e);
     if (!e) return ramet_fail(error, RAMET_E_NO_MEMORY, "no memory for an engine");
@@ -110,15 +123,26 @@ void ramet_engine_destroy(ramet_engine **handle) {
 }
 
 void ramet_engine_get_info(const ramet_engine *e, ramet_engine_info *out) {
-    *out = (ramet_engine_info){
-        .kv = (ramet_kv)e->layout.precision, .n_ctx = e->options.n_ctx, .page_tokens = e->options.page_tokens,
-        .threads = e->options.threads, .chunk_tokens = e->options.chunk_tokens, .page_bytes = e->layout.page_bytes,
-        .kv_budget_bytes = e->options.kv_budget_bytes, .tree_budget_bytes = e->options.tree_budget_bytes,
-        .scratch_bytes = ramet_forward_scratch_bytes(e->forward) + e->rows_bytes, .kv_bytes_per_token = e->layout.row_bytes,
-        .kernels = e->kernels.name};
+    *out = (ramet_engine_info){.kv = (ramet_kv)e->layout.precision,
+                               .n_ctx = e->options.n_ctx,
+                               .page_tokens = e->options.page_tokens,
+                               .threads = e->options.threads,
+                               .chunk_tokens = e->options.chunk_tokens,
+                               .page_bytes = e->layout.page_bytes,
+                               .kv_budget_bytes = e->options.kv_budget_bytes,
+                               .tree_budget_bytes = e->options.tree_budget_bytes,
+                               .scratch_bytes = ramet_forward_scratch_bytes(e->forward) + e->rows_bytes,
+                               .kv_bytes_per_token = e->layout.row_bytes,
+                               .kernels = e->kernels.name};
     memcpy(out->numerics_id, e->numerics_id, sizeof out->numerics_id);
 }
 
-void ramet_engine_get_stats(ramet_engine *e, ramet_engine_stats *out) { ramet_cache_get_stats(e->cache, out); }
-ramet_status ramet_engine_check(ramet_engine *e, ramet_error *error) { return ramet_cache_check(e->cache, error); }
-void ramet_prefix_clear(ramet_engine *e) { ramet_tree_clear(e->cache); }
+void ramet_engine_get_stats(ramet_engine *e, ramet_engine_stats *out) {
+    ramet_cache_get_stats(e->cache, out);
+}
+ramet_status ramet_engine_check(ramet_engine *e, ramet_error *error) {
+    return ramet_cache_check(e->cache, error);
+}
+void ramet_prefix_clear(ramet_engine *e) {
+    ramet_tree_clear(e->cache);
+}

@@ -31,15 +31,16 @@ struct ramet_engine {
     /* one forward pass at a time; everything below is used by its holder alone */
     pthread_mutex_t run_lock;
     ramet_forward *forward;
-    float *rows;         /* scratch for rows handed to a caller: [RAMET_ROWS][logits stride] */
-    ramet_span *spans;   /* [chunk_tokens] */
+    float *rows;       /* scratch for rows handed to a caller: [RAMET_ROWS][logits stride] */
+    ramet_span *spans; /* [chunk_tokens] */
 };
 
 enum { RAMET_ROWS = 16 };
 
 /* An engine on weights that need no file, for the micro-model; `precision` is a ramet_kv or RAMET_KV_ONE_BIT. numerics_id is left empty. */
-ramet_status ramet_engine_create_on(const ramet_model *model, const ramet_weights *weights, const ramet_engine_options *options,
-                                    int precision, ramet_engine **out, ramet_error *error);
+ramet_status ramet_engine_create_on(const ramet_model *model, const ramet_weights *weights,
+                                    const ramet_engine_options *options, int precision, ramet_engine **out,
+                                    ramet_error *error);
 
 static inline ramet_engine *ramet_engine_of(const ramet_context *context) {
     return ramet_cache_user(ramet_context_cache(context));

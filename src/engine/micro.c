@@ -7,16 +7,26 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { N_EMBD = 256, N_FF = 256, N_HEADS = 4, N_KV_HEADS = 2, HEAD_DIM = 64, N_LAYERS = 2, N_MATRICES = 16, FLOATS = 8 * 256 };
+enum {
+    N_EMBD = 256,
+    N_FF = 256,
+    N_HEADS = 4,
+    N_KV_HEADS = 2,
+    HEAD_DIM = 64,
+    N_LAYERS = 2,
+    N_MATRICES = 16,
+    FLOATS = 8 * 256
+};
 
 /* Scales d and m of a block: byte offset, exponent field of the binary16, sign of m. Types without scales have d_off -1. */
 static const struct recipe {
     ramet_dtype dtype;
     int d_off, d_exponent, m_off, m_exponent, m_sign;
 } recipes[] = {
-    {RAMET_Q4_0, 0, 9, -1, 0, 0},  {RAMET_Q4_1, 0, 9, 2, 12, 1},  {RAMET_Q5_0, 0, 8, -1, 0, 0},    {RAMET_Q5_1, 0, 8, 2, 12, 1},
-    {RAMET_Q8_0, 0, 5, -1, 0, 0},  {RAMET_Q2_K, 80, 7, 82, 8, 0}, {RAMET_Q3_K, 108, 5, -1, 0, 0},  {RAMET_Q4_K, 0, 2, 2, 5, 0},
-    {RAMET_Q5_K, 0, 1, 2, 5, 0},   {RAMET_Q6_K, 208, 1, -1, 0, 0}, {RAMET_F32, -1, 0, -1, 0, 0},   {RAMET_F16, -1, 0, -1, 0, 0},
+    {RAMET_Q4_0, 0, 9, -1, 0, 0},   {RAMET_Q4_1, 0, 9, 2, 12, 1}, {RAMET_Q5_0, 0, 8, -1, 0, 0},
+    {RAMET_Q5_1, 0, 8, 2, 12, 1},   {RAMET_Q8_0, 0, 5, -1, 0, 0}, {RAMET_Q2_K, 80, 7, 82, 8, 0},
+    {RAMET_Q3_K, 108, 5, -1, 0, 0}, {RAMET_Q4_K, 0, 2, 2, 5, 0},  {RAMET_Q5_K, 0, 1, 2, 5, 0},
+    {RAMET_Q6_K, 208, 1, -1, 0, 0}, {RAMET_F32, -1, 0, -1, 0, 0}, {RAMET_F16, -1, 0, -1, 0, 0},
     {RAMET_BF16, -1, 0, -1, 0, 0},
 };
 enum { N_RECIPES = sizeof recipes / sizeof recipes[0] };
@@ -61,7 +71,10 @@ static bool make_matrix(struct micro *m, int type, uint32_t n_rows, uint32_t n_k
     const struct recipe *r = &recipes[type % N_RECIPES];
     const ramet_dtype_info *info = ramet_dtype_get(r->dtype);
     size_t row_bytes = (size_t)n_k / info->block * info->block_bytes;
-    *out = (ramet_matrix){.dtype = r->dtype, .n_rows = n_rows, .n_k = n_k, .n_panels = n_rows / RAMET_LANES,
+    *out = (ramet_matrix){.dtype = r->dtype,
+                          .n_rows = n_rows,
+                          .n_k = n_k,
+                          .n_panels = n_rows / RAMET_LANES,
                           .panel_bytes = ramet_panel_bytes(r->dtype, n_k)};
     uint8_t *rows = ramet_alloc(RAMET_LANES, row_bytes);
     uint8_t *panels = ramet_map((size_t)(out->n_panels * out->panel_bytes));
@@ -109,13 +122,30 @@ static bool make_layer(struct micro *m, int type, bool is_rich, ramet_layer *l) 
 }
 
 static void set_hparams(struct micro *m, bool is_rich) {
-    ramet_rope plain = {.base = 10000, .factor = 1, .original_ctx = 64, .beta_fast = 32, .beta_slow = 1, .attn_factor = 1};
-    m->weights.hparams = (ramet_hparams){
-        .arch = "micro", .n_layers = N_LAYERS, .n_embd = N_EMBD, .n_ff = N_FF, .n_heads = N_HEADS, .n_kv_heads = N_KV_HEADS,
-        .head_dim = HEAD_DIM, .n_rot = HEAD_DIM, .n_vocab = RAMET_MICRO_VOCAB, .n_ctx_train = 128, .rms_eps = 0x1p-20f,
-        .attn_scale = 0.125f, .embd_scale = 1, .rope_neighbours = !is_rich, .gelu = is_rich, .qkv_bias = is_rich,
-        .qk_norm = is_rich, .post_norms = is_rich, .window = is_rich ? 32 : 0, .window_pattern = is_rich ? 2 : 0,
-        .rope = plain, .rope_local = plain};
+    ramet_rope plain = {
+        .base = 10000, .factor = 1, .original_ctx = 64, .beta_fast = 32, .beta_slow = 1, .attn_factor = 1};
+    m->weights.hparams = (ramet_hparams){.arch = "micro",
+                                         .n_layers = N_LAYERS,
+                                         .n_embd = N_EMBD,
+                                         .n_ff = N_FF,
+                                         .n_heads = N_HEADS,
+                                         .n_kv_heads = N_KV_HEADS,
+                                         .head_dim = HEAD_DIM,
+                                         .n_rot = HEAD_DIM,
+                                         .n_vocab = RAMET_MICRO_VOCAB,
+                                         .n_ctx_train = 128,
+                                         .rms_eps = 0x1p-20f,
+                                         .attn_scale = 0.125f,
+                                         .embd_scale = 1,
+                                         .rope_neighbours = !is_rich,
+                                         .gelu = is_rich,
+                                         .qkv_bias = is_rich,
+                                         .qk_norm = is_rich,
+                                         .post_norms = is_rich,
+                                         .window = is_rich ? 32 : 0,
+                                         .window_pattern = is_rich ? 2 : 0,
+                                         .rope = plain,
+                                         .rope_local = plain};
     if (!is_rich) return;
     m->weights.hparams.embd_scale = 16;
     m->weights.hparams.rope.scaling = RAMET_ROPE_YARN;
@@ -147,11 +177,12 @@ void ramet_micro_destroy(ramet_weights **weights) {
     if (!m) return;
     *weights = NULL;
     const ramet_layer *l = m->layers;
-    const ramet_matrix *all[N_MATRICES] = {&l[0].q,  &l[0].k,  &l[0].v,    &l[0].o,  &l[0].gate, &l[0].up,
-                                           &l[0].down, &l[1].q, &l[1].k,   &l[1].v,  &l[1].o,    &l[1].gate,
-                                           &l[1].up, &l[1].down, &m->weights.embd, &m->weights.output};
+    const ramet_matrix *all[N_MATRICES] = {
+        &l[0].q, &l[0].k, &l[0].v, &l[0].o,    &l[0].gate, &l[0].up,   &l[0].down,       &l[1].q,
+        &l[1].k, &l[1].v, &l[1].o, &l[1].gate, &l[1].up,   &l[1].down, &m->weights.embd, &m->weights.output};
     for (int i = 0; i < N_MATRICES; i++)
-        if (all[i]->panels) ramet_unmap((void *)(uintptr_t)all[i]->panels, (size_t)(all[i]->n_panels * all[i]->panel_bytes));
+        if (all[i]->panels)
+            ramet_unmap((void *)(uintptr_t)all[i]->panels, (size_t)(all[i]->n_panels * all[i]->panel_bytes));
     free(m->floats);
     free(m);
 }

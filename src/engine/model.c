@@ -29,7 +29,8 @@ static ramet_status copy_strings(const ramet_gguf *gguf, const char *key, ramet_
                                  ramet_error *error) {
     ramet_gguf_array array;
     RAMET_TRY(ramet_gguf_array_get(gguf, key, RAMET_GGUF_STRING, &array, error));
-    if (array.n > INT32_MAX) return ramet_fail(error, RAMET_E_CORRUPT, "%s has %llu entries", key, (unsigned long long)array.n);
+    if (array.n > INT32_MAX)
+        return ramet_fail(error, RAMET_E_CORRUPT, "%s has %llu entries", key, (unsigned long long)array.n);
     ramet_text_slice *slices = ramet_alloc((size_t)array.n, sizeof *slices);
     if (!slices) return ramet_fail(error, RAMET_E_NO_MEMORY, "no memory for %s", key);
     for (uint64_t i = 0; i < array.n; i++)
@@ -45,7 +46,8 @@ static ramet_status copy_words(const ramet_gguf *gguf, const char *key, ramet_gg
     ramet_gguf_array array;
     RAMET_TRY(ramet_gguf_array_get(gguf, key, type, &array, error));
     if (array.n != n)
-        return ramet_fail(error, RAMET_E_CORRUPT, "%s has %llu entries for %u tokens", key, (unsigned long long)array.n, n);
+        return ramet_fail(error, RAMET_E_CORRUPT, "%s has %llu entries for %u tokens", key, (unsigned long long)array.n,
+                          n);
     *out = ramet_alloc(n, 4);
     if (!*out) return ramet_fail(error, RAMET_E_NO_MEMORY, "no memory for %s", key);
     memcpy(*out, array.data, (size_t)n * 4);
@@ -62,10 +64,10 @@ static ramet_status copy_name(const ramet_gguf *gguf, const char *key, char *out
     return RAMET_OK;
 }
 
-#define OPTIONAL(expression)                                                                   \
-    do {                                                                                       \
-        ramet_status optional_status_ = (expression);                                          \
-        if (optional_status_ != RAMET_OK && optional_status_ != RAMET_E_NOT_FOUND) return optional_status_; \
+#define OPTIONAL(expression)                                                                                           \
+    do {                                                                                                               \
+        ramet_status optional_status_ = (expression);                                                                  \
+        if (optional_status_ != RAMET_OK && optional_status_ != RAMET_E_NOT_FOUND) return optional_status_;            \
     } while (0)
 
 static ramet_status read_flag(const ramet_gguf *gguf, const char *key, int8_t *out, ramet_error *error) {
@@ -86,7 +88,8 @@ static ramet_status read_id(const ramet_gguf *gguf, const char *key, int32_t *ou
     return status;
 }
 
-static ramet_status fill_source(const ramet_gguf *gguf, struct vocab_arrays *a, ramet_vocab_source *s, ramet_error *error) {
+static ramet_status fill_source(const ramet_gguf *gguf, struct vocab_arrays *a, ramet_vocab_source *s,
+                                ramet_error *error) {
     RAMET_TRY(copy_name(gguf, "tokenizer.ggml.model", a->kind, sizeof a->kind, error));
     OPTIONAL(copy_name(gguf, "tokenizer.ggml.pre", a->pre, sizeof a->pre, error));
     RAMET_TRY(copy_strings(gguf, "tokenizer.ggml.tokens", &a->pieces, &s->n_tokens, error));
@@ -136,8 +139,8 @@ static char *name_of(const ramet_gguf *gguf, const char *path) {
     return strdup(slash ? slash + 1 : path);
 }
 
-static ramet_status open_parts(ramet_model *model, const char *path, const ramet_model_options *options, ramet_pool *pool,
-                               ramet_error *error) {
+static ramet_status open_parts(ramet_model *model, const char *path, const ramet_model_options *options,
+                               ramet_pool *pool, ramet_error *error) {
     RAMET_TRY(ramet_gguf_open(path, &model->gguf, error));
     RAMET_TRY(ramet_weights_load(model->gguf, options->lora_path, options->lora_scale, pool, &model->weights, error));
     RAMET_TRY(open_vocab(model, error));
@@ -147,7 +150,8 @@ static ramet_status open_parts(ramet_model *model, const char *path, const ramet
     return RAMET_OK;
 }
 
-ramet_status ramet_model_open(const char *path, const ramet_model_options *options, ramet_model **out, ramet_error *error) {
+ramet_status ramet_model_open(const char *path, const ramet_model_options *options, ramet_model **out,
+                              ramet_error *error) {
     static const ramet_model_options defaults = {.lora_scale = 1.0f};
     *out = NULL;
     if (!options) options = &defaults;
@@ -182,13 +186,23 @@ void ramet_model_close(ramet_model **handle) {
 
 void ramet_model_get_info(const ramet_model *model, ramet_model_info *out) {
     const ramet_hparams *h = &model->weights->hparams;
-    *out = (ramet_model_info){
-        .name = model->name, .arch = h->arch, .path = model->path, .n_vocab = h->n_vocab, .n_layers = h->n_layers,
-        .n_embd = h->n_embd, .n_heads = h->n_heads, .n_kv_heads = h->n_kv_heads, .head_dim = h->head_dim,
-        .n_ctx_train = h->n_ctx_train, .n_params = model->weights->n_params,
-        .file_bytes = ramet_gguf_file_bytes(model->gguf), .weights_bytes = model->weights->bytes,
-        .load_nanoseconds = model->load_nanoseconds, .bos = ramet_vocab_bos(model->vocab),
-        .eos = ramet_vocab_eos(model->vocab), .adds_bos = ramet_vocab_adds_bos(model->vocab)};
+    *out = (ramet_model_info){.name = model->name,
+                              .arch = h->arch,
+                              .path = model->path,
+                              .n_vocab = h->n_vocab,
+                              .n_layers = h->n_layers,
+                              .n_embd = h->n_embd,
+                              .n_heads = h->n_heads,
+                              .n_kv_heads = h->n_kv_heads,
+                              .head_dim = h->head_dim,
+                              .n_ctx_train = h->n_ctx_train,
+                              .n_params = model->weights->n_params,
+                              .file_bytes = ramet_gguf_file_bytes(model->gguf),
+                              .weights_bytes = model->weights->bytes,
+                              .load_nanoseconds = model->load_nanoseconds,
+                              .bos = ramet_vocab_bos(model->vocab),
+                              .eos = ramet_vocab_eos(model->vocab),
+                              .adds_bos = ramet_vocab_adds_bos(model->vocab)};
     ramet_hex(model->weights->sha256, 32, out->weights_sha256);
     ramet_hex(model->tokenizer_sha256, 32, out->tokenizer_sha256);
     memcpy(out->types, model->weights->types, sizeof out->types);
@@ -205,8 +219,8 @@ const char *ramet_model_metadata(const ramet_model *model, const char *key, size
 
 /* ---- text ---- */
 
-ramet_status ramet_tokenize(const ramet_model *model, const char *text, size_t text_bytes, unsigned flags, int32_t **out,
-                            size_t *out_n, ramet_error *error) {
+ramet_status ramet_tokenize(const ramet_model *model, const char *text, size_t text_bytes, unsigned flags,
+                            int32_t **out, size_t *out_n, ramet_error *error) {
     return ramet_vocab_encode(model->vocab, text, text_bytes, flags, out, out_n, error);
 }
 
@@ -215,12 +229,17 @@ ramet_status ramet_detokenize(const ramet_model *model, const int32_t *tokens, s
     return ramet_vocab_decode(model->vocab, tokens, n, special, out, out_bytes, error);
 }
 
-bool ramet_token_ends(const ramet_model *model, int32_t token) { return ramet_vocab_ends(model->vocab, token); }
+bool ramet_token_ends(const ramet_model *model, int32_t token) {
+    return ramet_vocab_ends(model->vocab, token);
+}
 
 /* The public detokeniser is the text room's stream under another name. */
-static ramet_stream *to_stream(ramet_detokenizer *d) { return (ramet_stream *)(void *)d; }
+static ramet_stream *to_stream(ramet_detokenizer *d) {
+    return (ramet_stream *)(void *)d;
+}
 
-ramet_status ramet_detokenizer_create(const ramet_model *model, bool special, ramet_detokenizer **out, ramet_error *error) {
+ramet_status ramet_detokenizer_create(const ramet_model *model, bool special, ramet_detokenizer **out,
+                                      ramet_error *error) {
     ramet_stream *stream = NULL;
     ramet_status status = ramet_stream_create(model->vocab, special, &stream, error);
     *out = (ramet_detokenizer *)(void *)stream;

@@ -101,7 +101,9 @@ static struct {
 } cached[MAX_CACHED];
 static size_t n_cached;
 
-static bool same(const char *a, const char *b) { return a == b || (a && b && strcmp(a, b) == 0); }
+static bool same(const char *a, const char *b) {
+    return a == b || (a && b && strcmp(a, b) == 0);
+}
 
 static const char *known_name(const char *kernels) {
     uint32_t n;

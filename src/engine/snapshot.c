@@ -6,8 +6,11 @@
 #include <string.h>
 
 static ramet_snapshot_identity identity_of(const ramet_engine *e) {
-    ramet_snapshot_identity id = {.model_name = e->model->name, .arch = e->weights->hparams.arch, .numerics_id = e->numerics_id,
-                                  .n_vocab = e->weights->hparams.n_vocab, .layout = &e->layout};
+    ramet_snapshot_identity id = {.model_name = e->model->name,
+                                  .arch = e->weights->hparams.arch,
+                                  .numerics_id = e->numerics_id,
+                                  .n_vocab = e->weights->hparams.n_vocab,
+                                  .layout = &e->layout};
     memcpy(id.weights_sha256, e->weights->sha256, sizeof id.weights_sha256);
     memcpy(id.tokenizer_sha256, e->model->tokenizer_sha256, sizeof id.tokenizer_sha256);
     return id;
@@ -38,7 +41,9 @@ ramet_status ramet_context_spill(ramet_context *context, const char *directory, 
     return status;
 }
 
-bool ramet_context_is_spilled(const ramet_context *context) { return ramet_context_where(context) != NULL; }
+bool ramet_context_is_spilled(const ramet_context *context) {
+    return ramet_context_where(context) != NULL;
+}
 
 ramet_status ramet_snapshot_save(ramet_context *context, const char *path, const ramet_snapshot_options *options,
                                  ramet_snapshot_info *out_info, ramet_error *error) {
@@ -49,8 +54,8 @@ ramet_status ramet_snapshot_save(ramet_context *context, const char *path, const
     return status;
 }
 
-ramet_status ramet_snapshot_restore(ramet_engine *engine, const char *path, ramet_context **out, ramet_snapshot_info *out_info,
-                                    ramet_error *error) {
+ramet_status ramet_snapshot_restore(ramet_engine *engine, const char *path, ramet_context **out,
+                                    ramet_snapshot_info *out_info, ramet_error *error) {
     ramet_snapshot_identity id = identity_of(engine);
     return ramet_store_restore(engine->cache, &id, path, out, NULL, NULL, out_info, error);
 }
@@ -59,7 +64,9 @@ ramet_status ramet_snapshot_read_info(const char *path, ramet_snapshot_info *out
     return ramet_store_read_info(path, out, error);
 }
 
-ramet_status ramet_snapshot_verify(const char *path, ramet_error *error) { return ramet_store_verify(path, error); }
+ramet_status ramet_snapshot_verify(const char *path, ramet_error *error) {
+    return ramet_store_verify(path, error);
+}
 
 ramet_status ramet_snapshot_read_tokens(const char *path, int32_t **out, uint32_t *out_n, ramet_error *error) {
     return ramet_store_read_tokens(path, out, out_n, error);

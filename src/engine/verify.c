@@ -16,12 +16,17 @@
 enum { SUBJECT_TOKENS = 160, TAIL = 4, SLOW_TOKENS = 24 };
 
 static const char text[] =
-    "A strawberry plant sends out runners. Where a runner touches the ground it roots, and a new plant stands there that is "
-    "the old one over again: same leaves, same fruit, free to grow somewhere else. Gardeners cut the runner and the two live "
-    "apart. What was learnt before the cut belongs to both; what comes after belongs to one. In the same way a reader may "
+    "A strawberry plant sends out runners. Where a runner touches the ground it roots, and a new plant stands there "
+    "that is "
+    "the old one over again: same leaves, same fruit, free to grow somewhere else. Gardeners cut the runner and the "
+    "two live "
+    "apart. What was learnt before the cut belongs to both; what comes after belongs to one. In the same way a reader "
+    "may "
     "stop at page 117, follow two different endings, and come back to the very same page. Nothing about the page has "
-    "changed: not a word, not a comma. That is the promise which is checked here, with numbers such as 3.14159 and 2,048, "
-    "with odd marks (like these) and with \xc3\xa9t\xc3\xa9, \xe6\x97\xa5\xe6\x9c\xac and \xf0\x9f\x8c\xb1 mixed in.\n\n"
+    "changed: not a word, not a comma. That is the promise which is checked here, with numbers such as 3.14159 and "
+    "2,048, "
+    "with odd marks (like these) and with \xc3\xa9t\xc3\xa9, \xe6\x97\xa5\xe6\x9c\xac and \xf0\x9f\x8c\xb1 mixed "
+    "in.\n\n"
     "for (int i = 0; i < 64; i++) total += page[i];\n";
 
 /* ---- reporting and comparing ---- */
@@ -55,10 +60,12 @@ void ramet_difference_rows(void *user, uint32_t first_pos, uint32_t n_rows, cons
     for (uint32_t i = 0; i < n_rows; i++) ramet_difference_add(user, first_pos + i, rows + (size_t)i * n_vocab);
 }
 
-ramet_status ramet_verify_run(ramet_difference *d, ramet_context *context, uint32_t to, uint32_t step, ramet_error *error) {
+ramet_status ramet_verify_run(ramet_difference *d, ramet_context *context, uint32_t to, uint32_t step,
+                              ramet_error *error) {
     for (uint32_t at = ramet_context_length(context); at < to;) {
         uint32_t take = to - at < step ? to - at : step;
-        RAMET_TRY(ramet_context_extend_rows(context, d->subject->tokens + at, take, at, ramet_difference_rows, d, error));
+        RAMET_TRY(
+            ramet_context_extend_rows(context, d->subject->tokens + at, take, at, ramet_difference_rows, d, error));
         at += take;
     }
     return RAMET_OK;
@@ -66,7 +73,8 @@ ramet_status ramet_verify_run(ramet_difference *d, ramet_context *context, uint3
 
 static void report_difference(ramet_subject *s, const char *check, const ramet_difference *d, const char *how) {
     if (d->n_unequal == 0)
-        ramet_verify_report(s, check, RAMET_PASS, "difference 0.00e+00, %llu rows, %s", (unsigned long long)d->n_rows, how);
+        ramet_verify_report(s, check, RAMET_PASS, "difference 0.00e+00, %llu rows, %s", (unsigned long long)d->n_rows,
+                            how);
     else
         ramet_verify_report(s, check, RAMET_FAIL, "difference %.2e, %llu of %llu rows, %s", d->largest,
                             (unsigned long long)d->n_unequal, (unsigned long long)d->n_rows, how);
@@ -83,7 +91,8 @@ static ramet_status run_with_tail(ramet_difference *d, ramet_engine *engine, uin
 }
 
 /* The same on an engine of its own. */
-static ramet_status run_other_engine(ramet_difference *d, const ramet_engine_options *options, uint32_t to, ramet_error *error) {
+static ramet_status run_other_engine(ramet_difference *d, const ramet_engine_options *options, uint32_t to,
+                                     ramet_error *error) {
     ramet_engine *engine = NULL;
     RAMET_TRY(ramet_engine_create(d->subject->model, options, &engine, error));
     ramet_status status = run_with_tail(d, engine, to, error);
@@ -247,7 +256,8 @@ static ramet_status check_batch(ramet_subject *s, ramet_error *error) {
     for (uint32_t step = 0; step < STEPS && status == RAMET_OK; step++) {
         ramet_batch_item items[N];
         for (uint32_t i = 0; i < N; i++) /* neighbours bring one token or several */
-            items[i] = (ramet_batch_item){contexts[i], s->tokens + ramet_context_length(contexts[i]), i == 2 ? 1 + step % 3 : 1};
+            items[i] = (ramet_batch_item){contexts[i], s->tokens + ramet_context_length(contexts[i]),
+                                          i == 2 ? 1 + step % 3 : 1};
         status = ramet_batch_extend(items, N, error);
         for (int i = 0; i < N && status == RAMET_OK; i++) status = compare_last(&d, contexts[i], error);
     }
@@ -293,7 +303,8 @@ static ramet_status check_numerics_id(ramet_subject *s, ramet_error *error) {
 }
 
 /* 1 when the bytes come back from the tokenizer as they went in, 0 when not. */
-static ramet_status round_trip(const ramet_model *model, const char *bytes, size_t n_bytes, int *out_same, ramet_error *error) {
+static ramet_status round_trip(const ramet_model *model, const char *bytes, size_t n_bytes, int *out_same,
+                               ramet_error *error) {
     int32_t *tokens = NULL;
     char *back = NULL;
     size_t n = 0, n_back = 0;
@@ -334,8 +345,8 @@ static ramet_status check_teeth(ramet_subject *s, ramet_error *error) {
     ramet_engine_destroy(&engine);
     RAMET_TRY(status);
     ramet_verify_report(s, "exactness has teeth", d.n_unequal ? RAMET_PASS : RAMET_FAIL,
-                        "a reordered sum moved a logit by %.2e, %llu of %llu rows", d.largest, (unsigned long long)d.n_unequal,
-                        (unsigned long long)d.n_rows);
+                        "a reordered sum moved a logit by %.2e, %llu of %llu rows", d.largest,
+                        (unsigned long long)d.n_unequal, (unsigned long long)d.n_rows);
     return RAMET_OK;
 }
 
@@ -393,9 +404,9 @@ ramet_status ramet_verify(const ramet_model *model, const ramet_engine_options *
                           void (*on_row)(void *user, const ramet_verify_row *row), void *user, uint32_t *out_failed,
                           ramet_error *error) {
     static ramet_status (*const checks[])(ramet_subject *, ramet_error *) = {
-        check_prefill_is_decode, check_fork,    check_truncate,    check_snapshot, check_spill,     check_page_size,
-        check_threads,           check_batch,   check_kernels,     check_numerics_id, ramet_verify_kv, check_tokenizer,
-        check_teeth,
+        check_prefill_is_decode, check_fork,      check_truncate, check_snapshot, check_spill,
+        check_page_size,         check_threads,   check_batch,    check_kernels,  check_numerics_id,
+        ramet_verify_kv,         check_tokenizer, check_teeth,
     };
     ramet_subject s = {.model = model, .on_row = on_row, .user = user};
     if (options) s.options = *options;

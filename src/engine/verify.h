@@ -11,9 +11,9 @@ typedef struct ramet_subject {
     ramet_engine *engine;
     int32_t *tokens;
     uint32_t n, n_vocab;
-    float *rows;                  /* [n][n_vocab]: the reference */
+    float *rows; /* [n][n_vocab]: the reference */
     uint64_t rows_bytes;
-    char directory[64];           /* for snapshots and spills; removed at the end */
+    char directory[64]; /* for snapshots and spills; removed at the end */
     void (*on_row)(void *user, const ramet_verify_row *row);
     void *user;
     uint32_t failed;
@@ -25,7 +25,7 @@ void ramet_verify_report(ramet_subject *s, const char *check, ramet_verdict verd
 /* How far rows are from the reference: 0 only when all bits are equal. */
 typedef struct ramet_difference {
     const ramet_subject *subject;
-    double largest;   /* infinity when a NaN is involved */
+    double largest; /* infinity when a NaN is involved */
     uint64_t n_rows, n_unequal;
 } ramet_difference;
 
@@ -33,7 +33,8 @@ void ramet_difference_add(ramet_difference *d, uint32_t pos, const float *row);
 /* A ramet_rows_fn with a ramet_difference as user. */
 void ramet_difference_rows(void *user, uint32_t first_pos, uint32_t n_rows, const float *rows, uint32_t n_vocab);
 /* Runs tokens [length, to) of the subject on a context, `step` at a time, and compares every row. */
-ramet_status ramet_verify_run(ramet_difference *d, ramet_context *context, uint32_t to, uint32_t step, ramet_error *error);
+ramet_status ramet_verify_run(ramet_difference *d, ramet_context *context, uint32_t to, uint32_t step,
+                              ramet_error *error);
 
 /* Checks with their own files. Each reports its rows. */
 ramet_status ramet_verify_kv(ramet_subject *s, ramet_error *error);

@@ -76,8 +76,9 @@ ramet_status ramet_verify_kv(ramet_subject *s, ramet_error *error) {
         RAMET_TRY(measure(s, rows[i].precision, &quality, error));
         double mean = quality.sum / quality.n;
         ramet_verdict verdict = !rows[i].is_bound ? RAMET_NOTE : mean < bound ? RAMET_PASS : RAMET_FAIL;
-        ramet_verify_report(s, rows[i].check, verdict, "moves %.3f %% of the mass, greedy %u of %u, worst %.2f %% at %u",
-                            100 * mean, quality.greedy_equal, quality.n, 100 * quality.worst, quality.worst_pos);
+        ramet_verify_report(s, rows[i].check, verdict,
+                            "moves %.3f %% of the mass, greedy %u of %u, worst %.2f %% at %u", 100 * mean,
+                            quality.greedy_equal, quality.n, 100 * quality.worst, quality.worst_pos);
     }
     RAMET_TRY(measure(s, RAMET_KV_ONE_BIT, &quality, error));
     double mean = quality.sum / quality.n;

@@ -5,7 +5,9 @@
 #define RAMET_COMMIT_TEXT "unknown"
 #endif
 
-const char *ramet_version(void) { return RAMET_VERSION_TEXT; }
+const char *ramet_version(void) {
+    return RAMET_VERSION_TEXT;
+}
 
 const char *ramet_build(void) {
 #if defined(__clang__)

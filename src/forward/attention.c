@@ -15,8 +15,12 @@ struct view {
     uint32_t parts; /* in the split form: parts per item */
 };
 
-static uint32_t min_u32(uint32_t a, uint32_t b) { return a < b ? a : b; }
-static uint32_t max_u32(uint32_t a, uint32_t b) { return a > b ? a : b; }
+static uint32_t min_u32(uint32_t a, uint32_t b) {
+    return a < b ? a : b;
+}
+static uint32_t max_u32(uint32_t a, uint32_t b) {
+    return a > b ? a : b;
+}
 
 static const ramet_span *span_of(const ramet_forward *f, uint32_t block) {
     return &f->spans[f->row_span[f->block_row[block]]];

@@ -47,8 +47,10 @@ static void place_row(void *user, uint32_t row, uint32_t worker) {
     if (layer->q_bias) f->kernels->add(q, layer->q_bias, n_q);
     if (layer->k_bias) f->kernels->add(k, layer->k_bias, n_kv);
     if (layer->v_bias) f->kernels->add(values, layer->v_bias, n_kv);
-    for (uint32_t head = 0; head < h->n_heads; head++) place_head(v, row, layer->q_norm, q + (size_t)head * h->head_dim);
-    for (uint32_t head = 0; head < h->n_kv_heads; head++) place_head(v, row, layer->k_norm, k + (size_t)head * h->head_dim);
+    for (uint32_t head = 0; head < h->n_heads; head++)
+        place_head(v, row, layer->q_norm, q + (size_t)head * h->head_dim);
+    for (uint32_t head = 0; head < h->n_kv_heads; head++)
+        place_head(v, row, layer->k_norm, k + (size_t)head * h->head_dim);
     f->kernels->scale(q, h->attn_scale, n_q);
     uint32_t pos = f->row_pos[row];
     uint8_t *page = ramet_context_page_write(f->spans[f->row_span[row]].context, pos);
@@ -86,7 +88,8 @@ static void run_layer(ramet_forward *f, uint32_t index) {
     struct layer_view v = {.f = f, .layer = layer, .index = index, .is_sliding = is_sliding};
 
     for_each_row(&v, normalise_row, layer->attn_norm);
-    ramet_product qkv[] = {{&layer->q, f->q, f->q_stride}, {&layer->k, f->k, f->kv_stride}, {&layer->v, f->v, f->kv_stride}};
+    ramet_product qkv[] = {
+        {&layer->q, f->q, f->q_stride}, {&layer->k, f->k, f->kv_stride}, {&layer->v, f->v, f->kv_stride}};
     ramet_forward_matmul(f, f->normed, f->n_rows, qkv, 3);
     for_each_row(&v, place_row, NULL);
     ramet_forward_attention(f, index, is_sliding ? h->window : 0);

@@ -19,7 +19,9 @@ static void *cut(struct cutter *c, uint64_t n, uint64_t size) {
     return at;
 }
 
-static uint32_t max_u32(uint32_t a, uint32_t b) { return a > b ? a : b; }
+static uint32_t max_u32(uint32_t a, uint32_t b) {
+    return a > b ? a : b;
+}
 
 static void visit_matrix(ramet_forward *f, const ramet_matrix *m) {
     if (!m->lora_a) return;
@@ -80,7 +82,7 @@ static void lay_out(ramet_forward *f, struct cutter *c) {
         f->cos[kind] = used ? cut(c, rows * pairs, sizeof(float)) : NULL;
         f->sin[kind] = used ? cut(c, rows * pairs, sizeof(float)) : NULL;
     }
-    f->acts_memory = cut(c, 2, ramet_acts_bytes(max_k, f->max_tokens)); /* both int8 kinds may occur in one product */
+    f->acts_memory = cut(c, 1, ramet_acts_bytes(max_k, f->max_tokens));
     uint32_t threads = ramet_pool_threads(f->pool);
     f->max_partials = 2 * threads * f->max_parts;
     f->partials = cut(c, f->max_partials, (uint64_t)RAMET_QUERY_BLOCK * f->group * (h->head_dim + 2) * sizeof(float));
@@ -90,9 +92,9 @@ static void lay_out(ramet_forward *f, struct cutter *c) {
     }
 }
 
-ramet_status ramet_forward_create(const ramet_weights *weights, const ramet_kernels *kernels, const ramet_kv_layout *layout,
-                                  uint32_t n_ctx, uint32_t max_tokens, ramet_pool *pool, ramet_forward **out,
-                                  ramet_error *error) {
+ramet_status ramet_forward_create(const ramet_weights *weights, const ramet_kernels *kernels,
+                                  const ramet_kv_layout *layout, uint32_t n_ctx, uint32_t max_tokens, ramet_pool *pool,
+                                  ramet_forward **out, ramet_error *error) {
     *out = NULL;
     const ramet_hparams *h = &weights->hparams;
     ramet_forward *f = ramet_alloc(1, sizeof *f);
@@ -143,8 +145,12 @@ void ramet_forward_destroy(ramet_forward **forward) {
     free(f);
 }
 
-uint64_t ramet_forward_scratch_bytes(const ramet_forward *forward) { return forward->scratch_bytes; }
-uint32_t ramet_forward_logits_stride(const ramet_forward *forward) { return forward->logits_stride; }
+uint64_t ramet_forward_scratch_bytes(const ramet_forward *forward) {
+    return forward->scratch_bytes;
+}
+uint32_t ramet_forward_logits_stride(const ramet_forward *forward) {
+    return forward->logits_stride;
+}
 
 /* ---- a run ---- */
 
@@ -195,8 +201,8 @@ static void normalise_output(void *user, uint32_t index, uint32_t worker) {
     (void)worker;
     const struct logits_rows *r = user;
     const ramet_hparams *h = &r->f->weights->hparams;
-    r->f->kernels->rms_norm(r->f->hidden + (size_t)(r->first + index) * h->n_embd, r->f->weights->output_norm, h->n_embd,
-                            h->rms_eps, r->f->normed + (size_t)index * h->n_embd);
+    r->f->kernels->rms_norm(r->f->hidden + (size_t)(r->first + index) * h->n_embd, r->f->weights->output_norm,
+                            h->n_embd, h->rms_eps, r->f->normed + (size_t)index * h->n_embd);
 }
 
 void ramet_forward_logits(ramet_forward *f, uint32_t row, uint32_t n, float *out, size_t stride) {

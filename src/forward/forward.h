@@ -20,9 +20,9 @@ enum {
 typedef struct ramet_forward ramet_forward;
 
 /* All arguments stay alive as long as the forward. max_tokens: most tokens of one run. */
-ramet_status ramet_forward_create(const ramet_weights *weights, const ramet_kernels *kernels, const ramet_kv_layout *layout,
-                                  uint32_t n_ctx, uint32_t max_tokens, ramet_pool *pool, ramet_forward **out,
-                                  ramet_error *error);
+ramet_status ramet_forward_create(const ramet_weights *weights, const ramet_kernels *kernels,
+                                  const ramet_kv_layout *layout, uint32_t n_ctx, uint32_t max_tokens, ramet_pool *pool,
+                                  ramet_forward **out, ramet_error *error);
 void ramet_forward_destroy(ramet_forward **forward);
 uint64_t ramet_forward_scratch_bytes(const ramet_forward *forward);
 

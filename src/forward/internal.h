@@ -10,9 +10,9 @@ enum { RAMET_QUERY_BLOCK = 32 };
 
 /* What one worker needs for attention; all arrays are its own. */
 typedef struct ramet_attend_scratch {
-    float *q;          /* [RAMET_QUERY_BLOCK * group][head_dim] */
-    float *k_tile;     /* [head_dim][64] */
-    float *v_tile;     /* [64][head_dim] */
+    float *q;                        /* [RAMET_QUERY_BLOCK * group][head_dim] */
+    float *k_tile;                   /* [head_dim][64] */
+    float *v_tile;                   /* [64][head_dim] */
     float *part_o, *part_m, *part_l; /* state of one part */
     float *all_o, *all_m, *all_l;    /* state of the parts merged so far */
     uint8_t *lo, *hi;
@@ -26,7 +26,7 @@ struct ramet_forward {
     ramet_pool *pool;
     uint32_t max_tokens, n_ctx, max_parts, group;
     uint32_t q_stride, kv_stride, embd_stride, ff_stride, logits_stride; /* rounded up to 16 */
-    double *inverse_freq[2];   /* [n_rot / 2]; 0: global layers, 1: sliding ones */
+    double *inverse_freq[2]; /* [n_rot / 2]; 0: global layers, 1: sliding ones */
     double rope_magnitude[2];
     uint64_t scratch_bytes;
     void *scratch;
@@ -34,23 +34,23 @@ struct ramet_forward {
     /* of the run in progress; a row is a token */
     const ramet_span *spans;
     uint32_t n_spans, n_rows;
-    uint32_t *row_span, *row_pos;   /* [max_tokens] which span a row belongs to, and its position there */
-    uint32_t n_blocks;              /* runs of at most RAMET_QUERY_BLOCK rows of one span */
-    uint32_t *block_row, *block_n;  /* [max_tokens] */
-    float *hidden;             /* [max_tokens][n_embd] the residual stream */
-    float *normed;             /* [max_tokens][n_embd] input of the next matmul */
-    float *q, *k, *v;          /* [max_tokens][q_stride | kv_stride] */
-    float *attn;               /* [max_tokens][n_heads * head_dim] */
-    float *gate, *up;          /* [max_tokens][ff_stride] */
-    float *ff;                 /* [max_tokens][n_ff] */
-    float *projected;          /* [max_tokens][embd_stride] */
-    float *lora_mid, *lora_out; /* [max_tokens][..], only with an adapter */
+    uint32_t *row_span, *row_pos;  /* [max_tokens] which span a row belongs to, and its position there */
+    uint32_t n_blocks;             /* runs of at most RAMET_QUERY_BLOCK rows of one span */
+    uint32_t *block_row, *block_n; /* [max_tokens] */
+    float *hidden;                 /* [max_tokens][n_embd] the residual stream */
+    float *normed;                 /* [max_tokens][n_embd] input of the next matmul */
+    float *q, *k, *v;              /* [max_tokens][q_stride | kv_stride] */
+    float *attn;                   /* [max_tokens][n_heads * head_dim] */
+    float *gate, *up;              /* [max_tokens][ff_stride] */
+    float *ff;                     /* [max_tokens][n_ff] */
+    float *projected;              /* [max_tokens][embd_stride] */
+    float *lora_mid, *lora_out;    /* [max_tokens][..], only with an adapter */
     uint32_t lora_mid_stride, lora_out_stride;
-    float *cos[2], *sin[2];    /* [max_tokens][n_rot / 2] */
+    float *cos[2], *sin[2]; /* [max_tokens][n_rot / 2] */
     void *acts_memory;
     ramet_attend_scratch *workers; /* one per thread */
     uint32_t max_partials;
-    float *partials;           /* [max_partials][query block * group][head_dim + 2] */
+    float *partials; /* [max_partials][query block * group][head_dim + 2] */
 };
 
 /* y_i = W_i x for n matrices with one common input x [n_rows][n_k], dense; out_i has stride out_stride_i (a multiple of 16 that
@@ -69,6 +69,8 @@ void ramet_forward_attention(ramet_forward *f, uint32_t layer, uint32_t window);
 /* dense.c: all layers of the llama, qwen2, qwen3 and gemma3 families. */
 void ramet_dense_layers(ramet_forward *f);
 
-static inline uint32_t ramet_round16(uint32_t n) { return (n + 15u) & ~15u; }
+static inline uint32_t ramet_round16(uint32_t n) {
+    return (n + 15u) & ~15u;
+}
 
 #endif

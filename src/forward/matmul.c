@@ -1,9 +1,8 @@
-/* matmul.c - products of weight matrices and a block of rows. The activations are quantised once per kind, then panels are dealt to
+/* matmul.c - products of weight matrices and a block of rows. The activations are quantised once, then panels are dealt to
  * the threads in small runs; a panel's arithmetic does not depend on who runs it or on which rows come with it. */
 #include "forward/internal.h"
 
 enum {
-    MAX_PRODUCTS = 3,
     COLUMN_BLOCK = 64, /* columns that stay in cache while a run of panels passes over them */
     MAX_JOBS_PER_THREAD = 8,
 };
@@ -12,25 +11,22 @@ struct job {
     const ramet_forward *f;
     const ramet_product *products;
     uint32_t n_products, n_panels, panels_per_job;
-    uint32_t n_rows;
-    ramet_acts acts[RAMET_ACT_KINDS]; /* by kind; only the kinds that occur */
-    const float *x;
-    uint32_t n_k;
+    ramet_acts acts;
 };
 
 static void quantize_row(void *user, uint32_t row, uint32_t worker) {
     (void)worker;
     struct job *job = user;
-    for (int kind = RAMET_ACT_Q32; kind < RAMET_ACT_KINDS; kind++)
-        if (job->acts[kind].n_cols > 0) job->f->kernels->quantize(&job->acts[kind], row, job->x + (size_t)row * job->n_k);
+    job->f->kernels->quantize(&job->acts, row, job->acts.f32 + (size_t)row * job->acts.n_k);
 }
 
-/* One panel over all columns. */
-static void multiply_panel(const struct job *job, const ramet_product *p, uint32_t panel, uint32_t col, uint32_t n_cols) {
+/* One panel over some columns. */
+static void multiply_panel(const struct job *job, const ramet_product *p, uint32_t panel, uint32_t col,
+                           uint32_t n_cols) {
     const ramet_matrix *m = p->matrix;
-    const ramet_acts *acts = &job->acts[ramet_act_kind_of(m->dtype)];
     float *out = p->out + (size_t)col * p->out_stride + (size_t)panel * RAMET_LANES;
-    job->f->kernels->matmul[m->dtype](m->panels + (uint64_t)panel * m->panel_bytes, acts, col, n_cols, out, p->out_stride);
+    job->f->kernels->matmul[m->dtype](m->panels + (uint64_t)panel * m->panel_bytes, &job->acts, col, n_cols, out,
+                                      p->out_stride);
 }
 
 static void multiply(void *user, uint32_t index, uint32_t worker) {
@@ -38,8 +34,8 @@ static void multiply(void *user, uint32_t index, uint32_t worker) {
     const struct job *job = user;
     uint32_t first = index * job->panels_per_job, last = first + job->panels_per_job;
     if (last > job->n_panels) last = job->n_panels;
-    for (uint32_t col = 0; col < job->n_rows; col += COLUMN_BLOCK) {
-        uint32_t n_cols = job->n_rows - col < COLUMN_BLOCK ? job->n_rows - col : COLUMN_BLOCK;
+    for (uint32_t col = 0; col < job->acts.n_cols; col += COLUMN_BLOCK) {
+        uint32_t n_cols = job->acts.n_cols - col < COLUMN_BLOCK ? job->acts.n_cols - col : COLUMN_BLOCK;
         const ramet_product *p = job->products;
         uint32_t before = 0; /* panels of the products before p */
         for (uint32_t panel = first; panel < last; panel++) {
@@ -49,50 +45,38 @@ static void multiply(void *user, uint32_t index, uint32_t worker) {
     }
 }
 
-static void run(struct job *job) {
-    const ramet_forward *f = job->f;
-    uint8_t *memory = f->acts_memory;
+static void run(ramet_forward *f, const float *x, uint32_t n_rows, const ramet_product *products, uint32_t n) {
+    struct job job = {.f = f, .products = products, .n_products = n};
+    ramet_acts_place(&job.acts, products[0].matrix->n_k, n_rows, x, f->acts_memory);
     bool quantised = false;
-    for (uint32_t i = 0; i < job->n_products; i++) {
-        const ramet_matrix *m = job->products[i].matrix;
-        ramet_act_kind kind = ramet_act_kind_of(m->dtype);
-        job->n_panels += m->n_panels;
-        if (job->acts[kind].n_cols > 0) continue;
-        ramet_acts_place(&job->acts[kind], kind, job->n_k, job->n_rows, memory);
-        if (kind == RAMET_ACT_F32) {
-            job->acts[kind].f32 = (float *)(uintptr_t)job->x; /* read only */
-        } else {
-            quantised = true;
-            memory += ramet_acts_bytes(job->n_k, job->n_rows);
-        }
+    for (uint32_t i = 0; i < n; i++) {
+        job.n_panels += products[i].matrix->n_panels;
+        quantised |= ramet_act_kind_of(products[i].matrix->dtype) == RAMET_ACT_Q8;
     }
-    if (quantised) ramet_pool_run(f->pool, job->n_rows, quantize_row, job);
+    if (quantised) ramet_pool_run(f->pool, n_rows, quantize_row, &job);
     uint32_t jobs = ramet_pool_threads(f->pool) * MAX_JOBS_PER_THREAD;
-    job->panels_per_job = (job->n_panels + jobs - 1) / jobs;
-    ramet_pool_run(f->pool, (job->n_panels + job->panels_per_job - 1) / job->panels_per_job, multiply, job);
+    job.panels_per_job = (job.n_panels + jobs - 1) / jobs;
+    ramet_pool_run(f->pool, (job.n_panels + job.panels_per_job - 1) / job.panels_per_job, multiply, &job);
 }
 
 /* out += scale * B (A x), as its own float products. */
 static void add_adapter(ramet_forward *f, const float *x, uint32_t n_rows, const ramet_product *p) {
     const ramet_matrix *m = p->matrix;
     ramet_product down = {m->lora_a, f->lora_mid, ramet_round16(m->lora_a->n_rows)};
-    struct job first = {.f = f, .products = &down, .n_products = 1, .n_rows = n_rows, .x = x, .n_k = m->n_k};
-    run(&first);
+    run(f, x, n_rows, &down, 1);
     float *mid = f->lora_mid; /* made dense: the next product wants [n_rows][rank] */
     uint32_t rank = m->lora_a->n_rows;
     for (uint32_t row = 1; row < n_rows; row++)
         for (uint32_t i = 0; i < rank; i++) mid[(size_t)row * rank + i] = mid[row * down.out_stride + i];
     ramet_product up = {m->lora_b, f->lora_out, ramet_round16(m->lora_b->n_rows)};
-    struct job second = {.f = f, .products = &up, .n_products = 1, .n_rows = n_rows, .x = mid, .n_k = rank};
-    run(&second);
+    run(f, mid, n_rows, &up, 1);
     for (uint32_t row = 0; row < n_rows; row++)
         f->kernels->axpy(p->out + row * p->out_stride, m->lora_scale, f->lora_out + row * up.out_stride, m->n_rows);
 }
 
-void ramet_forward_matmul(ramet_forward *f, const float *x, uint32_t n_rows, const ramet_product *products, uint32_t n) {
-    RAMET_ASSERT(n >= 1 && n <= MAX_PRODUCTS, "%u products", n);
-    struct job job = {.f = f, .products = products, .n_products = n, .n_rows = n_rows, .x = x, .n_k = products[0].matrix->n_k};
-    run(&job);
+void ramet_forward_matmul(ramet_forward *f, const float *x, uint32_t n_rows, const ramet_product *products,
+                          uint32_t n) {
+    run(f, x, n_rows, products, n);
     for (uint32_t i = 0; i < n; i++)
         if (products[i].matrix->lora_a) add_adapter(f, x, n_rows, &products[i]);
 }

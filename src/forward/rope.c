@@ -6,7 +6,9 @@
 #include "forward/internal.h"
 #include "numerics/math.h"
 
-static double clamp01(double x) { return x < 0 ? 0 : x > 1 ? 1 : x; }
+static double clamp01(double x) {
+    return x < 0 ? 0 : x > 1 ? 1 : x;
+}
 static double floor_of(double x) {
     double truncated = (double)(int64_t)x;
     return truncated > x ? truncated - 1 : truncated;
@@ -57,4 +59,6 @@ static void fill_row(void *user, uint32_t row, uint32_t worker) {
     }
 }
 
-void ramet_rope_fill(ramet_forward *f) { ramet_pool_run(f->pool, f->n_rows, fill_row, f); }
+void ramet_rope_fill(ramet_forward *f) {
+    ramet_pool_run(f->pool, f->n_rows, fill_row, f);
+}

@@ -1,0 +1,7 @@
+# ramet-checkkern: the kernel test and the kernel bench in one program. Its control must see tables that add backwards.
+file(GLOB checkkern_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tools/checkkern*.c)
+add_executable(ramet-checkkern ${checkkern_sources})
+target_link_libraries(ramet-checkkern PRIVATE ramet_kernels)
+add_test(NAME checkkern COMMAND ramet-checkkern)
+add_test(NAME checkkern_control COMMAND ramet-checkkern --control)
+set_tests_properties(checkkern checkkern_control PROPERTIES LABELS quick TIMEOUT 300)

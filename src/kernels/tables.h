@@ -1,0 +1,56 @@
+/* tables.h - inside the kernels room: who fills which entries of the table, and the fixed tree of all reductions. */
+#ifndef RAMET_KERNELS_TABLES_H
+#define RAMET_KERNELS_TABLES_H
+
+#include "kernels/kernels.h"
+
+/* The definitions: every entry, whatever RAMET_TEETH says. */
+void ramet_kernels_fill_c(ramet_kernels *table);
+/* Its parts. */
+void ramet_quantize_fill_c(ramet_kernels *table);
+void ramet_matmul_fill_c(ramet_kernels *table);
+void ramet_vector_fill_c(ramet_kernels *table);
+void ramet_attend_fill_c(ramet_kernels *table);
+/* The C matmuls once more; they add in descending order of k when there is more than one column. */
+void ramet_matmul_fill_backward(ramet_kernels *table);
+
+#if defined(__x86_64__)
+/* Each overwrites what it does faster. */
+void ramet_matmul_fill_avx2(ramet_kernels *table);
+void ramet_vector_fill_avx2(ramet_kernels *table);
+void ramet_attend_fill_avx2(ramet_kernels *table);
+void ramet_kv_fill_avx2(ramet_kernels *table);
+void ramet_matmul_fill_avx512(ramet_kernels *table);
+#endif
+
+/* a > b ? a : b, not fmaxf: when one is NaN, b wins. */
+static inline float ramet_max(float a, float b) {
+    return a > b ? a : b;
+}
+
+static inline float ramet_min(float a, float b) {
+    return a < b ? a : b;
+}
+
+/* A block of activations whose range is smaller counts as constant. */
+#define RAMET_FLAT_RANGE 0x1p-100f
+
+static inline float ramet_tree16_add(float t[16]) {
+    for (uint32_t half = 8; half > 0; half /= 2)
+        for (uint32_t i = 0; i < half; ++i) t[i] = t[i] + t[i + half];
+    return t[0];
+}
+
+static inline float ramet_tree16_max(float t[16]) {
+    for (uint32_t half = 8; half > 0; half /= 2)
+        for (uint32_t i = 0; i < half; ++i) t[i] = ramet_max(t[i], t[i + half]);
+    return t[0];
+}
+
+static inline float ramet_tree16_min(float t[16]) {
+    for (uint32_t half = 8; half > 0; half /= 2)
+        for (uint32_t i = 0; i < half; ++i) t[i] = ramet_min(t[i], t[i + half]);
+    return t[0];
+}
+
+#endif
