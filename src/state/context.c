@@ -1,0 +1,214 @@
+/* context.c - a context: tokens and pages through a table, the last logits, and who is inside.
+ *
+ * Owns the life of a context, its length and its logits. A context holds its pages through one pointer to a table's
+ * root, so that a fork is one more pointer. Refuses to know what the bytes of a page mean. */
+#include "state/internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- life ---- */
+
+ramet_context *ramet_context_alloc(ramet_cache *cache) {
+    ramet_context *context = ramet_alloc(1, sizeof *context);
+    if (!context) return NULL;
+    context->cache = cache;
+    atomic_init(&context->is_busy, false);
+    return context;
+}
+
+void ramet_context_link(ramet_context *context) {
+    ramet_cache *cache = context->cache;
+    context->next = cache->contexts;
+    if (cache->contexts) cache->contexts->prev = context;
+    cache->contexts = context;
+    cache->n_contexts++;
+}
+
+static void unlink_context(ramet_context *context) {
+    ramet_cache *cache = context->cache;
+    if (context->next) context->next->prev = context->prev;
+    *(context->prev ? &context->prev->next : &cache->contexts) = context->next;
+    cache->n_contexts--;
+}
+
+ramet_status ramet_cache_context_create(ramet_cache *cache, ramet_context **out, ramet_error *error) {
+    *out = ramet_context_alloc(cache);
+    if (!*out) return ramet_fail(error, RAMET_E_NO_MEMORY, "no memory for a context");
+    ramet_cache_lock(cache);
+    ramet_context_link(*out);
+    ramet_cache_unlock(cache);
+    return RAMET_OK;
+}
+
+ramet_status ramet_context_share(ramet_context *context, ramet_context **out, ramet_error *error) {
+    *out = NULL;
+    RAMET_TRY(ramet_context_check_resident(context, error));
+    /* Pages made writable ahead must stay exclusive: they go. */
+    RAMET_TRY(ramet_context_cut(context, context->length, error));
+    ramet_cache *cache = context->cache;
+    ramet_context *fork = ramet_context_alloc(cache);
+    if (!fork) return ramet_fail(error, RAMET_E_NO_MEMORY, "no memory for a context");
+    ramet_cache_lock(cache);
+    fork->table = context->table;
+    fork->length = context->length;
+    ramet_table_retain(cache, &fork->table, RAMET_BY_CONTEXTS);
+    fork->has_logits = context->has_logits;
+    if (context->has_logits) fork->row = ramet_row_retain(cache, context->row, RAMET_BY_CONTEXTS);
+    ramet_context_link(fork);
+    ramet_cache_unlock(cache);
+    *out = fork;
+    return RAMET_OK;
+}
+
+void ramet_context_destroy(ramet_context **context_ptr) {
+    ramet_context *context = *context_ptr;
+    *context_ptr = NULL;
+    if (!context) return;
+    ramet_cache *cache = context->cache;
+    ramet_cache_lock(cache);
+    ramet_table_release(cache, &context->table, RAMET_BY_CONTEXTS);
+    ramet_row_release(cache, &context->row, RAMET_BY_CONTEXTS);
+    unlink_context(context);
+    ramet_cache_unlock(cache);
+    free(context->where);
+    free(context->spilled_tokens);
+    free(context);
+}
+
+/* ---- one owner at a time ---- */
+
+ramet_status ramet_context_enter(ramet_context *context, ramet_error *error) {
+    if (!atomic_exchange_explicit(&context->is_busy, true, memory_order_acquire)) return RAMET_OK;
+    return ramet_fail(error, RAMET_E_BUSY, "the context is in use by another call: wait for it, or fork the context");
+}
+
+void ramet_context_leave(ramet_context *context) {
+    atomic_store_explicit(&context->is_busy, false, memory_order_release);
+}
+
+/* ---- length and tokens ---- */
+
+ramet_cache *ramet_context_cache(const ramet_context *context) {
+    return context->cache;
+}
+uint32_t ramet_context_length(const ramet_context *context) {
+    return context->length;
+}
+
+ramet_status ramet_context_check_resident(const ramet_context *context, ramet_error *error) {
+    if (!context->where) return RAMET_OK;
+    return ramet_fail(error, RAMET_E_ARGUMENT, "the context is spilled to %s: refill it first", context->where);
+}
+
+/* Lock held. A row that is ours alone stays, to be written again. */
+static void forget_logits(ramet_context *context) {
+    context->has_logits = false;
+    if (context->row && (context->row->holds[RAMET_BY_CONTEXTS] > 1 || context->row->holds[RAMET_BY_TREE] > 0))
+        ramet_row_release(context->cache, &context->row, RAMET_BY_CONTEXTS);
+}
+
+/* Lock held. */
+static void assert_exclusive(const ramet_context *context, uint32_t pos) {
+    uint32_t page_idx = pos / context->cache->options.page_tokens;
+    RAMET_ASSERT(page_idx < context->table.n_pages, "position %u is written but was not made writable", pos);
+    RAMET_ASSERT(ramet_table_is_exclusive(&context->table, page_idx, RAMET_AS_IS),
+                 "K1: position %u is written in a page that others can reach", pos);
+}
+
+void ramet_context_commit(ramet_context *context, const int32_t *tokens, uint32_t n) {
+    if (n == 0) return;
+    uint32_t page_tokens = context->cache->options.page_tokens;
+    ramet_cache_lock(context->cache);
+    for (uint32_t done = 0; done < n;) {
+        uint32_t pos = context->length + done, off = pos % page_tokens;
+        uint32_t run = page_tokens - off < n - done ? page_tokens - off : n - done;
+        assert_exclusive(context, pos);
+        memcpy(ramet_table_page(&context->table, pos / page_tokens)->tokens + off, tokens + done, run * sizeof *tokens);
+        done += run;
+    }
+    context->length += n;
+    forget_logits(context);
+    ramet_cache_unlock(context->cache);
+}
+
+/* Lock held. */
+static ramet_status cut_table(ramet_context *context, uint32_t n_pages, ramet_error *error) {
+    if (n_pages == context->table.n_pages) return RAMET_OK;
+    ramet_cache *cache = context->cache;
+    if (!ramet_table_reserve(cache, RAMET_TABLE_LEVELS))
+        return ramet_fail(error, RAMET_E_NO_MEMORY, "no memory for a page table");
+    ramet_table kept = ramet_table_prefix(cache, &context->table, n_pages, RAMET_BY_CONTEXTS);
+    ramet_table_release(cache, &context->table, RAMET_BY_CONTEXTS);
+    context->table = kept;
+    return RAMET_OK;
+}
+
+ramet_status ramet_context_cut(ramet_context *context, uint32_t n, ramet_error *error) {
+    RAMET_TRY(ramet_context_check_resident(context, error));
+    if (n > context->length)
+        return ramet_fail(error, RAMET_E_ARGUMENT, "cannot cut to %u tokens: the context has %u", n, context->length);
+    ramet_cache_lock(context->cache);
+    ramet_status status = cut_table(context, ramet_pages_for(n, context->cache->options.page_tokens), error);
+    if (status == RAMET_OK && n < context->length) {
+        context->length = n;
+        forget_logits(context);
+    }
+    ramet_cache_unlock(context->cache);
+    return status;
+}
+
+void ramet_context_read_tokens(const ramet_context *context, uint32_t from, uint32_t n, int32_t *out) {
+    RAMET_ASSERT(from <= context->length && n <= context->length - from, "tokens [%u, +%u) of %u", from, n,
+                 context->length);
+    if (n == 0) return;
+    if (context->spilled_tokens)
+        memcpy(out, context->spilled_tokens + from, n * sizeof *out);
+    else
+        ramet_table_read_tokens(&context->table, context->cache->options.page_tokens, from, n, out);
+}
+
+uint32_t ramet_context_common_prefix(const ramet_context *context, const int32_t *tokens, uint32_t n) {
+    uint32_t to = n < context->length ? n : context->length, same = 0;
+    if (!context->spilled_tokens)
+        return ramet_table_match(&context->table, context->cache->options.page_tokens, tokens, 0, to);
+    while (same < to && context->spilled_tokens[same] == tokens[same]) same++;
+    return same;
+}
+
+/* ---- pages and logits ---- */
+
+uint8_t *ramet_context_page_write(ramet_context *context, uint32_t pos) {
+    ramet_cache_lock(context->cache);
+    assert_exclusive(context, pos);
+    ramet_cache_unlock(context->cache);
+    return ramet_slab_data(&context->cache->slab,
+                           ramet_table_page(&context->table, pos / context->cache->options.page_tokens));
+}
+
+const uint8_t *ramet_context_page_read(const ramet_context *context, uint32_t pos) {
+    uint32_t page_idx = pos / context->cache->options.page_tokens;
+    RAMET_ASSERT(page_idx < context->table.n_pages, "position %u is read but has no page", pos);
+    return ramet_slab_data(&context->cache->slab, ramet_table_page(&context->table, page_idx));
+}
+
+void ramet_context_count_pages(ramet_context *context, uint64_t *out_reachable, uint64_t *out_exclusive) {
+    ramet_cache_lock(context->cache);
+    *out_reachable = context->table.n_pages;
+    *out_exclusive = ramet_table_count_exclusive(&context->table);
+    ramet_cache_unlock(context->cache);
+}
+
+float *ramet_context_logits_writable(ramet_context *context) {
+    if (context->cache->options.n_vocab == 0) return NULL;
+    ramet_cache_lock(context->cache);
+    forget_logits(context);
+    if (!context->row) context->row = ramet_row_create(context->cache);
+    context->has_logits = context->row != NULL;
+    ramet_cache_unlock(context->cache);
+    return context->row ? context->row->values : NULL;
+}
+
+const float *ramet_context_peek_logits(const ramet_context *context) {
+    return context->has_logits ? context->row->values : NULL;
+}
