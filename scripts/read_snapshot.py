@@ -1,0 +1,158 @@
+#!/usr/bin/env python3
+"""Reads a ramet snapshot, from docs/FORMAT.md alone, and prints what is in it as JSON.
+
+Shares no code with the library: a test compares the two. Standard library only; checksums are compared when the module
+xxhash can be imported. Exit code 5 and one line on stderr for a file that is not as the format says.
+"""
+import argparse
+import hashlib
+import json
+import struct
+import sys
+
+try:
+    import xxhash
+except ImportError:
+    xxhash = None
+
+PREAMBLE = struct.Struct("<8sIIIIQ72sII")
+PRECISIONS = ["f32", "f16", "vq8", "q8"]
+SECTIONS = ["tokens", "logits", "sampler", "recurrent", "positions"]
+TEXT, RAW, U32, U64X5 = range(4)
+FIELDS = {
+    0x0001: ("model_name", TEXT, 127),
+    0x0002: ("arch", TEXT, 31),
+    0x0003: ("owner", TEXT, 127),
+    0x0004: ("marking", TEXT, 127),
+    0x8001: ("numerics_id", TEXT, 32),
+    0x8002: ("weights_sha256", RAW, 32),
+    0x8003: ("tokenizer_sha256", RAW, 32),
+    0x8004: ("n_layers", U32, 4),
+    0x8005: ("n_kv_heads", U32, 4),
+    0x8006: ("head_dim", U32, 4),
+    0x8007: ("n_vocab", U32, 4),
+    0x8008: ("kv", U32, 4),
+    0x8009: ("payload", U32, 4),
+    0x800A: ("n_tokens", U32, 4),
+    0x800B: ("has_logits", U32, 4),
+    0x800C: ("section_bytes", U64X5, 40),
+}
+
+
+class Malformed(Exception):
+    pass
+
+
+def require(condition, what):
+    if not condition:
+        raise Malformed(what)
+
+
+def check_hash(data, stored, what):
+    if xxhash is not None:
+        require(xxhash.xxh3_128_digest(data) == stored, f"checksum of {what}")
+
+
+def read_value(kind, limit, value, name):
+    require(len(value) <= limit if kind == TEXT else len(value) == limit, f"length of {name}")
+    if kind == TEXT:
+        require(b"\0" not in value, f"NUL in {name}")
+        return value.decode("utf-8", "replace")
+    if kind == RAW:
+        return value.hex()
+    return struct.unpack("<I", value)[0] if kind == U32 else list(struct.unpack("<5Q", value))
+
+
+def read_fields(data, n_fields):
+    found, at, last = {}, 0, 0
+    for _ in range(n_fields):
+        require(at + 8 <= len(data), "field past the header")
+        tag, zero, length = struct.unpack_from("<HHI", data, at)
+        value = data[at + 8 : at + 8 + length]
+        require(len(value) == length and zero == 0 and tag > last, f"field {tag:#06x}")
+        at, last = at + 8 + length, tag
+        if tag in FIELDS:
+            name, kind, limit = FIELDS[tag]
+            found[name] = read_value(kind, limit, value, name)
+        else:
+            require(not tag & 0x8000, f"unknown critical field {tag:#06x}")
+    require(at == len(data), "bytes left over in the header")
+    require(len(found) == len(FIELDS), "missing fields")
+    return found
+
+
+def row_bytes(header):
+    d, b = header["head_dim"], (header["head_dim"] + 31) // 32
+    vector = {"f32": 8 * d, "f16": 4 * d, "vq8": 3 * d + 2 * b, "q8": 2 * d + 4 * b}
+    return header["n_layers"] * header["n_kv_heads"] * vector[PRECISIONS[header["payload"]]]
+
+
+def read_header(data):
+    require(len(data) >= PREAMBLE.size, "shorter than a preamble")
+    magic, version, header_bytes, flags, chunk_bytes, file_bytes, reserved, n_fields, zero = PREAMBLE.unpack_from(data)
+    require(magic == b"RAMETSNP", "magic")
+    require(version == 1, f"version {version}")
+    require(file_bytes == len(data), f"file has {len(data)} bytes, header says {file_bytes}")
+    require(128 <= header_bytes <= min(65536, len(data)), "header_bytes")
+    header_hash = data[header_bytes - 16 : header_bytes]
+    check_hash(data[: header_bytes - 16], header_hash, "the header")
+    require(flags == 0, f"flags {flags:#x}")
+    require(4096 <= chunk_bytes <= 1 << 26, "chunk_bytes")
+    require(not any(reserved) and zero == 0, "reserved bytes")
+    header = {"format_version": version, "header_bytes": header_bytes, "file_bytes": file_bytes, "chunk_bytes": chunk_bytes}
+    header.update(read_fields(data[PREAMBLE.size : header_bytes - 16], n_fields))
+    require(0 < header["n_vocab"] < 1 << 31 and header["kv"] < 4 and header["payload"] < 4 and header["has_logits"] < 2, "ranges")
+    n_tokens = header["n_tokens"]
+    sizes = dict(zip(SECTIONS, header["section_bytes"]))
+    require(sizes["tokens"] == 4 * n_tokens, "token bytes")
+    require(sizes["logits"] == 4 * header["n_vocab"] * header["has_logits"], "logit bytes")
+    require(sizes["sampler"] <= 65536 and sizes["recurrent"] == 0, "sampler or recurrent bytes")
+    require(sizes["positions"] == n_tokens * row_bytes(header), "position bytes")
+    return header, header_hash
+
+
+def read_body(data, header, header_hash):
+    left, at, body = sum(header["section_bytes"]), header["header_bytes"], []
+    for index in range((left + header["chunk_bytes"] - 1) // header["chunk_bytes"]):
+        n = min(left, header["chunk_bytes"])
+        chunk, stored = data[at : at + n], data[at + n : at + n + 16]
+        require(len(stored) == 16, "file ends inside a chunk")
+        check_hash(header_hash + struct.pack("<Q", index) + chunk, stored, f"chunk {index}")
+        body.append(chunk)
+        left, at = left - n, at + n + 16
+    require(at == len(data), "bytes after the last chunk")
+    return b"".join(body)
+
+
+def read_snapshot(data):
+    header, header_hash = read_header(data)
+    body, at, part = read_body(data, header, header_hash), 0, {}
+    for name, n in zip(SECTIONS, header["section_bytes"]):
+        part[name], at = body[at : at + n], at + n
+    tokens = list(struct.unpack(f"<{header['n_tokens']}i", part["tokens"]))
+    require(all(0 <= t < header["n_vocab"] for t in tokens), "token outside the vocabulary")
+    header["kv"], header["payload"] = PRECISIONS[header["kv"]], PRECISIONS[header["payload"]]
+    header["has_logits"] = bool(header["has_logits"])
+    header["row_bytes"] = len(part["positions"]) // len(tokens) if tokens else 0
+    header["tokens"] = tokens
+    for name in ("logits", "sampler", "positions"):
+        header[name + "_sha256"] = hashlib.sha256(part[name]).hexdigest()
+    header["checksums"] = "ok" if xxhash is not None else "not checked"
+    return header
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("file")
+    path = parser.parse_args().file
+    with open(path, "rb") as f:
+        data = f.read()
+    try:
+        print(json.dumps(read_snapshot(data), sort_keys=True))
+    except Malformed as e:
+        print(f"{path}: {e}", file=sys.stderr)
+        sys.exit(5)
+
+
+if __name__ == "__main__":
+    main()

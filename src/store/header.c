@@ -1,0 +1,288 @@
+/* header.c - see header.h. One table says what every field is; encoding and decoding both walk it. */
+#include "store/header.h"
+#include "base/hash.h"
+#include "base/memory.h"
+#include "numerics/kv.h"
+
+#include <string.h>
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "rows, tokens and logits are written as they lie in memory");
+
+static const uint8_t magic[8] = {'R', 'A', 'M', 'E', 'T', 'S', 'N', 'P'};
+
+enum {
+    FLAG_ENCRYPTED = 1,
+    TAG_CRITICAL = 0x8000, /* a reader that does not know this tag must refuse the file */
+    FIELD_PREFIX_BYTES = 8,
+    RESERVED_OFF = 32, /* salt, key commitment and nonce prefix of the encrypted form: zero in the plain one */
+    RESERVED_BYTES = 72,
+    N_FIELDS_OFF = 104,
+};
+
+typedef enum field_kind { TEXT, BYTES, U32, U64 } field_kind;
+
+typedef struct field {
+    uint16_t tag;
+    field_kind kind;
+    size_t off, size; /* of the member; TEXT keeps one byte of it for the NUL */
+    const char *name;
+} field;
+
+#define FIELD(tag, kind, member)                                                                                       \
+    { tag, kind, offsetof(ramet_snapshot_header, member), sizeof((ramet_snapshot_header *)0)->member, #member }
+
+/* Ascending tags: the order in the file. */
+static const field fields[] = {
+    FIELD(0x0001, TEXT, model_name),
+    FIELD(0x0002, TEXT, arch),
+    FIELD(0x0003, TEXT, owner),
+    FIELD(0x0004, TEXT, marking),
+    FIELD(0x8001, TEXT, numerics_id),
+    FIELD(0x8002, BYTES, weights_sha256),
+    FIELD(0x8003, BYTES, tokenizer_sha256),
+    FIELD(0x8004, U32, n_layers),
+    FIELD(0x8005, U32, n_kv_heads),
+    FIELD(0x8006, U32, head_dim),
+    FIELD(0x8007, U32, n_vocab),
+    FIELD(0x8008, U32, kv),
+    FIELD(0x8009, U32, payload),
+    FIELD(0x800a, U32, n_tokens),
+    FIELD(0x800b, U32, has_logits),
+    FIELD(0x800c, U64, section_bytes),
+};
+enum { N_FIELDS = sizeof fields / sizeof fields[0] };
+
+/* ---- little-endian integers, whatever the machine ---- */
+
+static void put_le(uint8_t *out, uint64_t value, size_t bytes) {
+    for (size_t i = 0; i < bytes; i++) out[i] = (uint8_t)(value >> (8 * i));
+}
+
+static uint64_t get_le(const uint8_t *in, size_t bytes) {
+    uint64_t value = 0;
+    for (size_t i = 0; i < bytes; i++) value |= (uint64_t)in[i] << (8 * i);
+    return value;
+}
+
+/* ---- sizes ---- */
+
+/* Sets row_bytes; false when the fields are out of range. */
+static bool derive_row(ramet_snapshot_header *h) {
+    ramet_kv_layout layout;
+    if (h->payload > RAMET_KV_Q8 || h->kv > RAMET_KV_Q8 || h->n_vocab == 0 || h->n_vocab > INT32_MAX ||
+        h->has_logits > 1)
+        return false;
+    if (h->has_logits && h->n_tokens == 0) return false;
+    if (!ramet_kv_layout_init(&layout, (int)h->payload, h->n_layers, h->n_kv_heads, h->head_dim, 64)) return false;
+    h->row_bytes = layout.row_bytes;
+    return true;
+}
+
+/* Sets body_bytes and n_chunks, and *out_total to the length of the whole file; false on overflow. */
+static bool derive_total(ramet_snapshot_header *h, uint64_t *out_total) {
+    h->body_bytes = 0;
+    for (size_t i = 0; i < RAMET_SECTION_COUNT; i++)
+        if (!ramet_add_u64(h->body_bytes, h->section_bytes[i], &h->body_bytes)) return false;
+    h->n_chunks = h->body_bytes / h->chunk_bytes + (h->body_bytes % h->chunk_bytes != 0);
+    uint64_t hashes;
+    return ramet_mul_u64(h->n_chunks, RAMET_SNAPSHOT_HASH_BYTES, &hashes) &&
+           ramet_add_u64(hashes, h->body_bytes, out_total) && ramet_add_u64(*out_total, h->header_bytes, out_total);
+}
+
+static bool sections_agree(const ramet_snapshot_header *h) {
+    uint64_t positions;
+    return h->section_bytes[RAMET_SECTION_TOKENS] == (uint64_t)h->n_tokens * sizeof(int32_t) &&
+           h->section_bytes[RAMET_SECTION_LOGITS] == (h->has_logits ? (uint64_t)h->n_vocab * sizeof(float) : 0) &&
+           h->section_bytes[RAMET_SECTION_SAMPLER] <= RAMET_SNAPSHOT_SAMPLER_MAX &&
+           ramet_mul_u64(h->n_tokens, h->row_bytes, &positions) &&
+           h->section_bytes[RAMET_SECTION_POSITIONS] == positions;
+}
+
+/* ---- encode ---- */
+
+static size_t value_bytes(const field *f, const uint8_t *member) {
+    return f->kind == TEXT ? strlen((const char *)member) : f->size;
+}
+
+static size_t put_field(uint8_t *out, const field *f, const uint8_t *member) {
+    size_t bytes = value_bytes(f, member);
+    put_le(out, f->tag, 2);
+    put_le(out + 2, 0, 2);
+    put_le(out + 4, bytes, 4);
+    out += FIELD_PREFIX_BYTES;
+    switch (f->kind) {
+    case TEXT:
+    case BYTES: memcpy(out, member, bytes); break;
+    case U32: put_le(out, *(const uint32_t *)(const void *)member, 4); break;
+    case U64:
+        for (size_t i = 0; i < bytes; i += 8) put_le(out + i, ((const uint64_t *)(const void *)member)[i / 8], 8);
+        break;
+    }
+    return FIELD_PREFIX_BYTES + bytes;
+}
+
+ramet_status ramet_snapshot_header_encode(ramet_snapshot_header *h, uint8_t out[RAMET_SNAPSHOT_WRITTEN_MAX],
+                                          ramet_error *error) {
+    memset(out, 0, RAMET_SNAPSHOT_WRITTEN_MAX);
+    size_t at = RAMET_SNAPSHOT_PREAMBLE_BYTES;
+    h->version = RAMET_SNAPSHOT_VERSION;
+    h->flags = 0;
+    h->chunk_bytes = RAMET_SNAPSHOT_CHUNK_BYTES;
+    if (!derive_row(h)) return ramet_fail(error, RAMET_E_ARGUMENT, "this context cannot be a snapshot");
+    h->section_bytes[RAMET_SECTION_TOKENS] = (uint64_t)h->n_tokens * sizeof(int32_t);
+    h->section_bytes[RAMET_SECTION_LOGITS] = h->has_logits ? (uint64_t)h->n_vocab * sizeof(float) : 0;
+    if (!ramet_mul_u64(h->n_tokens, h->row_bytes, &h->section_bytes[RAMET_SECTION_POSITIONS]))
+        return ramet_fail(error, RAMET_E_ARGUMENT, "this context is too large for a snapshot");
+
+    for (size_t i = 0; i < N_FIELDS; i++) at += put_field(out + at, &fields[i], (const uint8_t *)h + fields[i].off);
+    h->header_bytes = (uint32_t)(at + RAMET_SNAPSHOT_HASH_BYTES);
+    RAMET_ASSERT(h->header_bytes <= RAMET_SNAPSHOT_WRITTEN_MAX, "snapshot header of %u bytes", h->header_bytes);
+    if (!derive_total(h, &h->file_bytes))
+        return ramet_fail(error, RAMET_E_ARGUMENT, "this context is too large for a snapshot");
+
+    memcpy(out, magic, sizeof magic);
+    put_le(out + 8, h->version, 4);
+    put_le(out + 12, h->header_bytes, 4);
+    put_le(out + 16, h->flags, 4);
+    put_le(out + 20, h->chunk_bytes, 4);
+    put_le(out + 24, h->file_bytes, 8);
+    put_le(out + N_FIELDS_OFF, N_FIELDS, 4);
+    ramet_xxh128(out, at, h->hash);
+    memcpy(out + at, h->hash, sizeof h->hash);
+    return RAMET_OK;
+}
+
+/* ---- decode ---- */
+
+ramet_status ramet_snapshot_preamble_decode(const uint8_t preamble[RAMET_SNAPSHOT_PREAMBLE_BYTES], uint64_t file_bytes,
+                                            ramet_snapshot_header *out, ramet_error *error) {
+    *out = (ramet_snapshot_header){0};
+    if (memcmp(preamble, magic, sizeof magic) != 0) return ramet_fail(error, RAMET_E_CORRUPT, "not a ramet snapshot");
+    out->version = (uint32_t)get_le(preamble + 8, 4);
+    if (out->version != RAMET_SNAPSHOT_VERSION)
+        return ramet_fail(error, RAMET_E_UNSUPPORTED, "snapshot format version %u; this build reads version %d",
+                          out->version, RAMET_SNAPSHOT_VERSION);
+    out->header_bytes = (uint32_t)get_le(preamble + 12, 4);
+    out->flags = (uint32_t)get_le(preamble + 16, 4);
+    out->chunk_bytes = (uint32_t)get_le(preamble + 20, 4);
+    out->file_bytes = get_le(preamble + 24, 8);
+    if (out->file_bytes != file_bytes)
+        return ramet_fail(error, RAMET_E_CORRUPT, "the file has %llu bytes, its header says %llu",
+                          (unsigned long long)file_bytes, (unsigned long long)out->file_bytes);
+    if (out->header_bytes < RAMET_SNAPSHOT_PREAMBLE_BYTES + RAMET_SNAPSHOT_HASH_BYTES ||
+        out->header_bytes > RAMET_SNAPSHOT_HEADER_MAX || out->header_bytes > file_bytes)
+        return ramet_fail(error, RAMET_E_CORRUPT, "header of %u bytes", out->header_bytes);
+    return RAMET_OK;
+}
+
+static const field *find_field(uint32_t tag) {
+    for (size_t i = 0; i < N_FIELDS; i++)
+        if (fields[i].tag == tag) return &fields[i];
+    return NULL;
+}
+
+static ramet_status get_field(const field *f, const uint8_t *value, size_t bytes, uint8_t *member, ramet_error *error) {
+    bool fits = f->kind == TEXT ? bytes < f->size && !memchr(value, 0, bytes) : bytes == f->size;
+    if (!fits) return ramet_fail(error, RAMET_E_CORRUPT, "header field %s has %zu bytes", f->name, bytes);
+    switch (f->kind) {
+    case TEXT: /* the member is zero: the NUL is there */
+    case BYTES: memcpy(member, value, bytes); break;
+    case U32: *(uint32_t *)(void *)member = (uint32_t)get_le(value, 4); break;
+    case U64:
+        for (size_t i = 0; i < bytes; i += 8) ((uint64_t *)(void *)member)[i / 8] = get_le(value + i, 8);
+        break;
+    }
+    return RAMET_OK;
+}
+
+/* Tags ascend strictly, so that no field is there twice and one content has one encoding. */
+static ramet_status decode_fields(const uint8_t *data, size_t end, ramet_snapshot_header *out, ramet_error *error) {
+    uint64_t n_fields = get_le(data + N_FIELDS_OFF, 4);
+    size_t at = RAMET_SNAPSHOT_PREAMBLE_BYTES, n_known = 0;
+    uint32_t last_tag = 0;
+    for (uint64_t i = 0; i < n_fields; i++) {
+        if (end - at < FIELD_PREFIX_BYTES) return ramet_fail(error, RAMET_E_CORRUPT, "the header ends inside a field");
+        uint32_t tag = (uint32_t)get_le(data + at, 2), reserved = (uint32_t)get_le(data + at + 2, 2);
+        uint64_t bytes = get_le(data + at + 4, 4);
+        at += FIELD_PREFIX_BYTES;
+        if (bytes > end - at || reserved != 0 || tag <= last_tag)
+            return ramet_fail(error, RAMET_E_CORRUPT, "header field 0x%04x is malformed", tag);
+        const field *f = find_field(tag);
+        if (!f && (tag & TAG_CRITICAL))
+            return ramet_fail(error, RAMET_E_UNSUPPORTED, "header field 0x%04x is not known to this build", tag);
+        if (f) RAMET_TRY(get_field(f, data + at, (size_t)bytes, (uint8_t *)out + f->off, error));
+        n_known += f != NULL;
+        last_tag = tag;
+        at += (size_t)bytes;
+    }
+    if (at != end || n_known != N_FIELDS)
+        return ramet_fail(error, RAMET_E_CORRUPT, "the header lacks fields or has bytes left over");
+    return RAMET_OK;
+}
+
+static ramet_status check_flags(const uint8_t *data, uint32_t flags, ramet_error *error) {
+    if (flags & FLAG_ENCRYPTED)
+        return ramet_fail(error, RAMET_E_UNSUPPORTED, "the snapshot is encrypted; this build reads plain ones only");
+    if (flags != 0)
+        return ramet_fail(error, RAMET_E_UNSUPPORTED, "snapshot flags 0x%x are not known to this build", flags);
+    uint8_t any = 0;
+    for (size_t i = 0; i < RESERVED_BYTES; i++) any |= data[RESERVED_OFF + i];
+    for (size_t i = N_FIELDS_OFF + 4; i < RAMET_SNAPSHOT_PREAMBLE_BYTES; i++) any |= data[i];
+    if (any != 0) return ramet_fail(error, RAMET_E_CORRUPT, "reserved header bytes are not zero");
+    return RAMET_OK;
+}
+
+ramet_status ramet_snapshot_header_decode(const uint8_t *data, size_t bytes, uint64_t file_bytes,
+                                          ramet_snapshot_header *out, ramet_error *error) {
+    RAMET_TRY(ramet_snapshot_preamble_decode(data, file_bytes, out, error));
+    RAMET_ASSERT(bytes == out->header_bytes, "header of %u bytes decoded from %zu", out->header_bytes, bytes);
+    size_t end = bytes - RAMET_SNAPSHOT_HASH_BYTES;
+    ramet_xxh128(data, end, out->hash);
+    if (memcmp(out->hash, data + end, sizeof out->hash) != 0)
+        return ramet_fail(error, RAMET_E_CORRUPT, "header checksum does not match");
+    RAMET_TRY(check_flags(data, out->flags, error));
+    if (out->chunk_bytes < RAMET_SNAPSHOT_CHUNK_MIN || out->chunk_bytes > RAMET_SNAPSHOT_CHUNK_MAX)
+        return ramet_fail(error, RAMET_E_CORRUPT, "chunks of %u bytes", out->chunk_bytes);
+    RAMET_TRY(decode_fields(data, end, out, error));
+    if (out->payload > RAMET_KV_Q8 || out->kv > RAMET_KV_Q8)
+        return ramet_fail(error, RAMET_E_UNSUPPORTED, "KV precision %u, payload precision %u", out->kv, out->payload);
+    uint64_t total;
+    if (!derive_row(out) || !sections_agree(out) || !derive_total(out, &total) || total != file_bytes)
+        return ramet_fail(error, RAMET_E_CORRUPT, "header sizes disagree");
+    if (out->section_bytes[RAMET_SECTION_RECURRENT] != 0)
+        return ramet_fail(error, RAMET_E_UNSUPPORTED, "the snapshot has recurrent state; this build reads none");
+    return RAMET_OK;
+}
+
+/* ---- what is in it ---- */
+
+uint64_t ramet_snapshot_section_off(const ramet_snapshot_header *h, ramet_section section) {
+    uint64_t off = 0;
+    for (size_t i = 0; i < (size_t)section; i++) off += h->section_bytes[i];
+    return off;
+}
+
+void ramet_snapshot_header_info(const ramet_snapshot_header *h, ramet_snapshot_info *out) {
+    *out = (ramet_snapshot_info){
+        .format_version = h->version,
+        .kv = (ramet_kv)h->kv,
+        .payload = (ramet_kv)h->payload,
+        .n_tokens = h->n_tokens,
+        .n_layers = h->n_layers,
+        .n_kv_heads = h->n_kv_heads,
+        .head_dim = h->head_dim,
+        .n_vocab = h->n_vocab,
+        .has_logits = h->has_logits != 0,
+        .encrypted = (h->flags & FLAG_ENCRYPTED) != 0,
+        .file_bytes = h->file_bytes,
+        .header_bytes = h->header_bytes,
+        .payload_bytes = h->section_bytes[RAMET_SECTION_POSITIONS],
+    };
+    memcpy(out->model_name, h->model_name, sizeof out->model_name);
+    memcpy(out->arch, h->arch, sizeof out->arch);
+    memcpy(out->owner, h->owner, sizeof out->owner);
+    memcpy(out->marking, h->marking, sizeof out->marking);
+    memcpy(out->numerics_id, h->numerics_id, sizeof out->numerics_id);
+    ramet_hex(h->weights_sha256, sizeof h->weights_sha256, out->weights_sha256);
+    ramet_hex(h->tokenizer_sha256, sizeof h->tokenizer_sha256, out->tokenizer_sha256);
+}

@@ -1,0 +1,66 @@
+/* header.h - the header of a snapshot file: a preamble of fixed size, tagged fields, one checksum. docs/FORMAT.md has
+ * the byte tables; the table in header.c is the same thing in C.
+ *
+ * Owns the encoding, and every check that needs the header alone: after ramet_snapshot_header_decode all sizes agree
+ * with one another and with the file's length. Refuses to know files and contexts. */
+#ifndef RAMET_STORE_HEADER_H
+#define RAMET_STORE_HEADER_H
+
+#include "base/error.h"
+
+enum {
+    RAMET_SNAPSHOT_VERSION = 1,
+    RAMET_SNAPSHOT_PREAMBLE_BYTES = 112,
+    RAMET_SNAPSHOT_HASH_BYTES = 16,
+    RAMET_SNAPSHOT_HEADER_MAX = 65536,    /* what a reader accepts */
+    RAMET_SNAPSHOT_WRITTEN_MAX = 1024,    /* what this writer needs at most */
+    RAMET_SNAPSHOT_CHUNK_BYTES = 1 << 20, /* what this writer uses */
+    RAMET_SNAPSHOT_CHUNK_MIN = 1 << 12,   /* what a reader accepts */
+    RAMET_SNAPSHOT_CHUNK_MAX = 1 << 26,
+    RAMET_SNAPSHOT_SAMPLER_MAX = 65536,
+};
+
+/* The body's sections, in file order. */
+typedef enum ramet_section {
+    RAMET_SECTION_TOKENS,
+    RAMET_SECTION_LOGITS,
+    RAMET_SECTION_SAMPLER,
+    RAMET_SECTION_RECURRENT,
+    RAMET_SECTION_POSITIONS,
+    RAMET_SECTION_COUNT,
+} ramet_section;
+
+typedef struct ramet_snapshot_header {
+    /* fields */
+    char model_name[128], arch[32], owner[128], marking[128];
+    char numerics_id[33];
+    uint8_t weights_sha256[32], tokenizer_sha256[32];
+    uint32_t n_layers, n_kv_heads, head_dim, n_vocab;
+    uint32_t kv, payload; /* ramet_kv */
+    uint32_t n_tokens, has_logits;
+    uint64_t section_bytes[RAMET_SECTION_COUNT];
+    /* preamble */
+    uint32_t version, flags, header_bytes, chunk_bytes;
+    uint64_t file_bytes;
+    /* derived */
+    uint64_t body_bytes, n_chunks, row_bytes;
+    uint8_t hash[RAMET_SNAPSHOT_HASH_BYTES];
+} ramet_snapshot_header;
+
+/* Computes everything below the fields from the fields (recurrent and sampler bytes as given) and writes the header
+ * into `out`. E_ARGUMENT when the fields make no valid file. */
+ramet_status ramet_snapshot_header_encode(ramet_snapshot_header *h, uint8_t out[RAMET_SNAPSHOT_WRITTEN_MAX],
+                                          ramet_error *error);
+
+/* From the preamble of a file of `file_bytes` bytes: how long the header is. Checks magic, version and lengths. */
+ramet_status ramet_snapshot_preamble_decode(const uint8_t preamble[RAMET_SNAPSHOT_PREAMBLE_BYTES], uint64_t file_bytes,
+                                            ramet_snapshot_header *out, ramet_error *error);
+/* The whole header, `bytes` = the header_bytes of the preamble. */
+ramet_status ramet_snapshot_header_decode(const uint8_t *data, size_t bytes, uint64_t file_bytes,
+                                          ramet_snapshot_header *out, ramet_error *error);
+
+/* Bytes of the body before `section`. */
+uint64_t ramet_snapshot_section_off(const ramet_snapshot_header *h, ramet_section section);
+void ramet_snapshot_header_info(const ramet_snapshot_header *h, ramet_snapshot_info *out);
+
+#endif

@@ -1,0 +1,62 @@
+/* snapshot.h - one context as one portable file, and spilling a context to such a file and back. docs/FORMAT.md has the
+ * bytes.
+ *
+ * The bytes of a file are a function of the context's content, the identity and the options: not of page size, history,
+ * time, file name or machine (K8). A file is published whole or not at all, and every byte of it is checked before a
+ * context exists.
+ *
+ * Owns the snapshot format and spill files. Refuses to know models, and policy: who may restore what, when to spill.
+ * The engine calls it. Functions marked [inside] are called between ramet_context_enter and ramet_context_leave, on a
+ * resident context unless they say otherwise. */
+#ifndef RAMET_STORE_SNAPSHOT_H
+#define RAMET_STORE_SNAPSHOT_H
+
+#include "numerics/kv.h"
+#include "state/state.h"
+
+/* What the state of a context is a function of, tokens aside, and how it lies in a page. All borrowed. */
+typedef struct ramet_snapshot_identity {
+    const char *model_name, *arch; /* for people: not compared, cut to what ramet_snapshot_info holds; may be NULL */
+    uint8_t weights_sha256[32], tokenizer_sha256[32];
+    const char *numerics_id;       /* 1..32 characters */
+    uint32_t n_vocab;              /* at least 1; a logits row has that many floats */
+    const ramet_kv_layout *layout; /* of the cache's pages; KV precision and geometry are part of the identity */
+} ramet_snapshot_identity;
+
+/* [inside] Writes a file, or standard output for "-". `options` and `out_info` may be NULL. Memory: one chunk and some
+ * rows. E_ARGUMENT (owner or marking of more than 127 bytes, sampler state of more than 64 KiB, a precision for tests
+ * only), E_NO_DISK, E_IO, E_NOT_FOUND (no such directory), E_NO_MEMORY; then an old file at `path` is as before and
+ * nothing else is left behind. One exception: when the last step fails, the sync of the directory, the new file is in
+ * place, whole, but may not survive a power loss. */
+ramet_status ramet_store_save(ramet_context *context, const ramet_snapshot_identity *identity,
+                              const ramet_snapshot_options *options, const char *path, ramet_snapshot_info *out_info,
+                              ramet_error *error);
+
+/* A new context in `cache`, with the file's tokens, state and last logits. *out_sampler is malloc'ed, NULL when the
+ * file has no sampler state; out_sampler, out_sampler_bytes and out_info may be NULL. On failure the cache is as before
+ * (but for tree entries evicted to make room, and when the file changes while it is read). E_CORRUPT, E_UNSUPPORTED,
+ * E_MODEL_MISMATCH (weights, tokenizer, shape or KV precision differ), E_NUMERICS_MISMATCH, E_BUDGET, E_WINDOW,
+ * E_NOT_FOUND, E_IO, E_NO_MEMORY. */
+ramet_status ramet_store_restore(ramet_cache *cache, const ramet_snapshot_identity *identity, const char *path,
+                                 ramet_context **out, void **out_sampler, size_t *out_sampler_bytes,
+                                 ramet_snapshot_info *out_info, ramet_error *error);
+
+/* The header alone, checked. */
+ramet_status ramet_store_read_info(const char *path, ramet_snapshot_info *out, ramet_error *error);
+/* Every byte, checked. */
+ramet_status ramet_store_verify(const char *path, ramet_error *error);
+/* *out is malloc'ed; checks the header and the chunks that hold tokens. */
+ramet_status ramet_store_read_tokens(const char *path, int32_t **out, uint32_t *out_n, ramet_error *error);
+
+/* [inside] Saves the context under a new name in `directory`, then drops its pages. A spilled context is left as it is.
+ * On failure the context is resident and no file is left. Errors as ramet_store_save. */
+ramet_status ramet_store_spill(ramet_context *context, const ramet_snapshot_identity *identity, const char *directory,
+                               ramet_error *error);
+/* [inside] Reads a spilled context back and removes its file. A resident context is left as it is. On E_BUDGET and
+ * E_NO_MEMORY it stays spilled, try again; when the file is gone or damaged it stays spilled and the message says that
+ * it is lost. */
+ramet_status ramet_store_unspill(ramet_context *context, const ramet_snapshot_identity *identity, ramet_error *error);
+/* [inside] Removes the file of a spilled context that is about to be destroyed; nothing for a resident one. */
+void ramet_store_forget_spill(const ramet_context *context);
+
+#endif

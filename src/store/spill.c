@@ -1,0 +1,103 @@
+/* spill.c - see snapshot.h: a spilled context is a snapshot file that its context alone knows, and zero pages (K9).
+ * The file is removed once the context is back, not before. */
+#define _GNU_SOURCE
+#include "base/hash.h"
+#include "base/memory.h"
+#include "store/content.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+/* The name says nothing about the content: no two spills meet, whoever shares the directory. */
+static ramet_status name_spill(const char *directory, char **out, ramet_error *error) {
+    uint8_t noise[16];
+    char hex[33];
+    ssize_t got;
+    do got = getrandom(noise, sizeof noise, 0);
+    while (got < 0 && errno == EINTR);
+    if (got != (ssize_t)sizeof noise) return ramet_fail_errno(error, "cannot name a spill file");
+    ramet_hex(noise, sizeof noise, hex);
+    size_t bytes = strlen(directory) + sizeof "/spill-.ramet" + sizeof hex;
+    *out = ramet_alloc(bytes, 1);
+    if (!*out) return ramet_fail(error, RAMET_E_NO_MEMORY, "no memory to spill");
+    snprintf(*out, bytes, "%s/spill-%s.ramet", directory, hex);
+    return RAMET_OK;
+}
+
+ramet_status ramet_store_spill(ramet_context *context, const ramet_snapshot_identity *identity, const char *directory,
+                               ramet_error *error) {
+    if (ramet_context_where(context)) return RAMET_OK;
+    char *path = NULL;
+    RAMET_TRY(name_spill(directory, &path, error));
+    ramet_status status = ramet_store_save(context, identity, NULL, path, NULL, error);
+    if (status == RAMET_OK) status = ramet_context_drop(context, path, error);
+    if (status != RAMET_OK) unlink(path); /* also when it was published and the directory could not be synced */
+    free(path);
+    return status;
+}
+
+/* The context still knows its tokens: a file of other ones is not its own. */
+static ramet_status check_tokens(const ramet_context *context, const ramet_snapshot_reader *r, const int32_t *tokens,
+                                 ramet_error *error) {
+    uint32_t n = r->header.n_tokens;
+    if (n == ramet_context_length(context) && ramet_context_common_prefix(context, tokens, n) == n) return RAMET_OK;
+    return ramet_fail(error, RAMET_E_CORRUPT, "%s has the tokens of another context", r->path);
+}
+
+/* Pages under the context, and the rows in them. If the file changes between the check and this, the pages go again: a
+ * context must never be resident with rows that are not its own. */
+static ramet_status refill(ramet_context *context, ramet_snapshot_reader *r, const ramet_kv_layout *layout,
+                           ramet_row_buffer *rows, ramet_error *error) {
+    RAMET_TRY(ramet_context_refill(context, error));
+    ramet_status status = ramet_snapshot_fill(r, context, layout, rows, error);
+    if (status == RAMET_OK) return RAMET_OK;
+    ramet_status dropped = ramet_context_drop(context, r->path, NULL);
+    if (dropped != RAMET_OK) dropped = ramet_context_cut(context, 0, NULL);
+    RAMET_ASSERT(dropped == RAMET_OK, "K9: a context cannot give up pages that were not read back");
+    return status;
+}
+
+static ramet_status unspill_from(ramet_context *context, const ramet_snapshot_identity *identity,
+                                 ramet_snapshot_reader *r, ramet_snapshot_content *content, ramet_error *error) {
+    ramet_row_buffer rows;
+    RAMET_TRY(ramet_snapshot_check_identity(r, identity, error));
+    RAMET_TRY(ramet_snapshot_load(r, content, error));
+    RAMET_TRY(check_tokens(context, r, content->tokens, error));
+    RAMET_TRY(ramet_row_buffer_create(identity->layout, &rows, error));
+    ramet_status status = refill(context, r, identity->layout, &rows, error);
+    free(rows.memory);
+    return status;
+}
+
+/* Nothing that a second try could change. */
+static bool is_lost(ramet_status status) {
+    return status == RAMET_E_CORRUPT || status == RAMET_E_NOT_FOUND || status == RAMET_E_UNSUPPORTED ||
+           status == RAMET_E_MODEL_MISMATCH || status == RAMET_E_NUMERICS_MISMATCH || status == RAMET_E_ARGUMENT;
+}
+
+ramet_status ramet_store_unspill(ramet_context *context, const ramet_snapshot_identity *identity, ramet_error *error) {
+    if (!ramet_context_where(context)) return RAMET_OK;
+    char *path = strdup(ramet_context_where(context)); /* the context's own goes when it is resident */
+    if (!path) return ramet_fail(error, RAMET_E_NO_MEMORY, "no memory to read a spilled context back");
+    ramet_snapshot_reader reader;
+    ramet_snapshot_content content = {0};
+    ramet_status status = ramet_snapshot_reader_open(path, &reader, error);
+    if (status == RAMET_OK) {
+        status = unspill_from(context, identity, &reader, &content, error);
+        ramet_snapshot_content_free(&content);
+        ramet_snapshot_reader_close(&reader);
+    }
+    if (status == RAMET_OK) unlink(path);
+    if (is_lost(status)) ramet_fail_prefix(error, status, "a spilled context is lost");
+    free(path);
+    return status;
+}
+
+void ramet_store_forget_spill(const ramet_context *context) {
+    const char *path = ramet_context_where(context);
+    if (path) unlink(path);
+}
