@@ -1,0 +1,158 @@
+/* console.c - see console.h. */
+#define _GNU_SOURCE
+#include "cli/console.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+void ramet_say(const ramet_options *o, const char *format, ...) {
+    if (o->quiet) return;
+    va_list args;
+    va_start(args, format);
+    vfprintf(stderr, format, args);
+    va_end(args);
+    fputc('\n', stderr);
+}
+
+void ramet_progress(const ramet_options *o, const char *what, uint64_t done, uint64_t total) {
+    if (o->quiet || o->json || !isatty(STDERR_FILENO)) return;
+    if (done < total)
+        fprintf(stderr, "\r%s %" PRIu64 " of %" PRIu64, what, done, total);
+    else
+        fprintf(stderr, "\r%70s\r", "");
+}
+
+/* -------------------------------------------------------------- labels ---- */
+
+ramet_label ramet_label_bytes(uint64_t bytes) {
+    static const char *const units[] = {"KiB", "MiB", "GiB", "TiB"};
+    ramet_label label;
+    if (bytes < 1024) {
+        snprintf(label.text, sizeof label.text, "%" PRIu64 " bytes", bytes);
+        return label;
+    }
+    double value = (double)bytes / 1024;
+    size_t unit = 0;
+    for (; value >= 1024 && unit < 3; unit++) value /= 1024;
+    snprintf(label.text, sizeof label.text, "%.2f %s", value, units[unit]);
+    return label;
+}
+
+ramet_label ramet_label_duration(uint64_t nanoseconds) {
+    static const char *const units[] = {"ns", "\xC2\xB5s", "ms", "s"}; /* micro sign */
+    ramet_label label;
+    double value = (double)nanoseconds;
+    size_t unit = 0;
+    for (; value >= 1000 && unit < 3; unit++) value /= 1000;
+    bool is_whole = value >= 10 || unit == 0;
+    snprintf(label.text, sizeof label.text, "%.*f %s", is_whole && unit < 3 ? 0 : 1, value, units[unit]);
+    return label;
+}
+
+ramet_label ramet_label_count(uint64_t n) {
+    char digits[24];
+    ramet_label label;
+    int length = snprintf(digits, sizeof digits, "%" PRIu64, n);
+    char *out = label.text;
+    for (int i = 0; i < length; i++) {
+        if (i > 0 && (length - i) % 3 == 0) *out++ = ',';
+        *out++ = digits[i];
+    }
+    *out = '\0';
+    return label;
+}
+
+double ramet_per_second(double amount, uint64_t nanoseconds) {
+    return nanoseconds ? amount * 1e9 / (double)nanoseconds : NAN;
+}
+
+/* ------------------------------------------------------------- signals ---- */
+
+enum { MAX_WATCHED = 4, MAX_PATH = 512 };
+static volatile sig_atomic_t is_patient, was_interrupted;
+/* A worker thread may run the handler at any moment: a slot counts only once its first byte is set, which comes last.
+ */
+static volatile char watched[MAX_WATCHED][MAX_PATH];
+
+static void end_process(int signal_number) {
+    for (int i = MAX_WATCHED - 1; i >= 0; i--) {
+        const char *path = (const char *)watched[i];
+        if (watched[i][0] && unlink(path) != 0) rmdir(path); /* a directory comes before its file */
+    }
+    _exit(128 + signal_number);
+}
+
+static void handle_signal(int signal_number) {
+    if (!is_patient || was_interrupted) end_process(signal_number);
+    was_interrupted = 1;
+}
+
+static void fill_set(sigset_t *set) {
+    sigemptyset(set);
+    sigaddset(set, SIGINT);
+    sigaddset(set, SIGTERM);
+}
+
+void ramet_signals_install(void) {
+    struct sigaction action = {.sa_handler = handle_signal, .sa_flags = SA_RESTART};
+    fill_set(&action.sa_mask);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+}
+
+void ramet_signals_patient(bool patient) {
+    is_patient = patient;
+}
+bool ramet_interrupted(void) {
+    return was_interrupted != 0;
+}
+
+ramet_status ramet_check_interrupt(ramet_error *error) {
+    return was_interrupted ? ramet_fail(error, RAMET_E_INTERRUPTED, "interrupted") : RAMET_OK;
+}
+
+void ramet_signals_watch(const char *path) {
+    size_t length = strlen(path);
+    if (length == 0 || length >= MAX_PATH) return; /* it would merely be left behind */
+    for (size_t i = 0; i < MAX_WATCHED; i++) {
+        if (watched[i][0]) continue;
+        for (size_t c = length; c > 0; c--) watched[i][c] = path[c];
+        watched[i][0] = path[0];
+        return;
+    }
+}
+
+void ramet_signals_unwatch(const char *path) {
+    for (size_t i = 0; i < MAX_WATCHED; i++)
+        if (strcmp((const char *)watched[i], path) == 0) watched[i][0] = '\0';
+}
+
+/* ------------------------------------------------------------- scratch ---- */
+
+ramet_status ramet_scratch_create(const char *file_name, ramet_scratch *out, ramet_error *error) {
+    const char *parent = getenv("TMPDIR");
+    if (!parent || !parent[0]) parent = "/tmp";
+    int n = snprintf(out->directory, sizeof out->directory, "%s/ramet-XXXXXX", parent);
+    if (n < 0 || (size_t)n >= sizeof out->directory)
+        return ramet_fail(error, RAMET_E_ARGUMENT, "TMPDIR is too long a path; set a shorter one");
+    if (!mkdtemp(out->directory))
+        return ramet_fail_errno(error, "cannot create a temporary directory in %s (TMPDIR)", parent);
+    snprintf(out->file, sizeof out->file, "%s/%s", out->directory, file_name);
+    ramet_signals_watch(out->directory);
+    ramet_signals_watch(out->file);
+    return RAMET_OK;
+}
+
+void ramet_scratch_remove(ramet_scratch *s) {
+    if (!s->directory[0]) return;
+    unlink(s->file);
+    rmdir(s->directory);
+    ramet_signals_unwatch(s->file);
+    ramet_signals_unwatch(s->directory);
+    s->directory[0] = '\0';
+}

@@ -1,0 +1,41 @@
+/* console.h - talk on standard error, numbers for people, and what an interrupt does.
+ * Owns the signal handlers and the list of files to remove when a signal ends the process. */
+#ifndef RAMET_CLI_CONSOLE_H
+#define RAMET_CLI_CONSOLE_H
+
+#include "cli/options.h"
+
+/* One line to standard error, unless --quiet. */
+void ramet_say(const ramet_options *o, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* A line that overwrites itself, on a terminal only; done == total takes it away. */
+void ramet_progress(const ramet_options *o, const char *what, uint64_t done, uint64_t total);
+
+/* For use inside a printf call: ramet_label_bytes(n).text */
+typedef struct ramet_label {
+    char text[32];
+} ramet_label;
+ramet_label ramet_label_bytes(uint64_t bytes);                /* "552.14 KiB" */
+ramet_label ramet_label_duration(uint64_t nanoseconds);       /* "175 ms" */
+ramet_label ramet_label_count(uint64_t n);                    /* "1,024" */
+double ramet_per_second(double amount, uint64_t nanoseconds); /* NaN when no time passed */
+
+/* SIGINT and SIGTERM end the process with 128 + the signal's number, after removing the watched files. While a command
+ * is patient the first one only sets a flag, so that it can end between two steps. */
+void ramet_signals_install(void);
+void ramet_signals_patient(bool patient);
+bool ramet_interrupted(void);
+ramet_status ramet_check_interrupt(ramet_error *error);
+
+/* A file, or an empty directory, that a signal must remove before it ends the process. A few at a time; a directory is
+ * watched before what lies in it. */
+void ramet_signals_watch(const char *path);
+void ramet_signals_unwatch(const char *path);
+
+/* A private directory for one file; a signal removes both. */
+typedef struct ramet_scratch {
+    char directory[480], file[512];
+} ramet_scratch;
+ramet_status ramet_scratch_create(const char *file_name, ramet_scratch *out, ramet_error *error);
+void ramet_scratch_remove(ramet_scratch *s);
+#endif

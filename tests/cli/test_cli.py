@@ -1,0 +1,543 @@
+"""The command as people and scripts meet it: every command, its JSON, its exit codes, its standard streams.
+
+usage: test_cli.py RAMET [TestClass.test_name ...]      RAMET is the program to test
+Standard library only. Every test runs in an empty directory with an empty home and must leave its files alone.
+"""
+
+import array
+import ast
+import hashlib
+import json
+import math
+import os
+import re
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+MODEL = os.path.join(ROOT, "share", "models", "tiny-llama-kjv-q8_0.gguf")
+RAMET = None
+TEXT = "And the LORD said unto Moses, Speak unto the children of Israel"
+VARIABLES = ("RAMET_MODELS", "XDG_DATA_HOME", "XDG_CACHE_HOME", "OLLAMA_MODELS", "HF_HOME", "HF_HUB_CACHE")
+
+
+def read(path):
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def write(path, data):
+    with open(path, "wb") as file:
+        file.write(data)
+
+
+def read_npy(data):
+    """Shape and the floats of a float32 .npy file."""
+    assert data[:8] == b"\x93NUMPY\x01\x00", data[:16]
+    (length,) = struct.unpack("<H", data[8:10])
+    head = ast.literal_eval(data[10 : 10 + length].decode())
+    assert head["descr"] == "<f4" and head["fortran_order"] is False and (10 + length) % 64 == 0
+    values = array.array("f", data[10 + length :])
+    assert len(values) == head["shape"][0] * head["shape"][1]
+    return head["shape"], values
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        self.top = tempfile.mkdtemp(prefix="ramet-cli-")
+        self.work, self.home, self.tmp = (os.path.join(self.top, d) for d in ("work", "home", "tmp"))
+        for directory in (self.work, self.home, self.tmp):
+            os.mkdir(directory)
+        self.environment = {k: v for k, v in os.environ.items() if k not in VARIABLES}
+        self.environment.update(HOME=self.home, TMPDIR=self.tmp)
+
+    def tearDown(self):
+        left = os.listdir(self.tmp)
+        partial = [f for f in os.listdir(self.work) if f.startswith(".") or "tmp" in f]
+        shutil.rmtree(self.top)
+        self.assertEqual(left, [], "temporary files were left behind")
+        self.assertEqual(partial, [], "half-written files were left behind")
+
+    def path(self, name):
+        return os.path.join(self.work, name)
+
+    def ramet(self, *words, code=0, stdin=b"", text=True):
+        """Runs the program; its standard output. Its standard error is kept in self.err."""
+        done = subprocess.run([RAMET, *words], input=stdin, capture_output=True, cwd=self.work, env=self.environment,
+                              timeout=240)
+        self.err = done.stderr.decode()
+        self.assertEqual(done.returncode, code, f"ramet {' '.join(words)}\n{done.stdout[-2000:]!r}\n{self.err[-2000:]}")
+        return done.stdout.decode() if text else done.stdout
+
+    def fails(self, code, pattern, *words, stdin=b""):
+        """The same for a failure: nothing but one line on standard error, which matches."""
+        self.ramet(*words, code=code, stdin=stdin)
+        lines = [line for line in self.err.splitlines() if line.startswith("ramet: ")]
+        self.assertEqual(len(lines), 1, self.err)
+        self.assertRegex(lines[0], pattern)
+
+    def json(self, *words, stdin=b""):
+        out = self.ramet(*words, "--json", stdin=stdin)
+        self.assertTrue(out.endswith("\n"))
+        return json.loads(out)
+
+    def build(self, name, text=TEXT, *more):
+        self.ramet("ctx", "build", "-q", "-m", MODEL, "-o", name, "-p", text, *more)
+        return self.path(name)
+
+    def other_model(self):
+        """The same model but for one weight: another digest."""
+        data = bytearray(read(MODEL))
+        data[-1] ^= 1
+        path = self.path("other.gguf")
+        write(path, data)
+        return path
+
+
+class Usage(Case):
+    def test_help_at_every_level(self):
+        commands = ["run", "ctx build", "ctx fork", "ctx info", "ctx tree", "bench", "verify", "tokenize", "detokenize",
+                    "logits", "perplexity", "models"]
+        for words in (["--help"], ["-h"], ["help"], ["-help"]):
+            out = self.ramet(*words)
+            self.assertEqual(re.findall(r"^  ([a-z]+(?: [a-z]+)?)  ", out, re.M), commands)
+            self.assertEqual(self.err, "")
+        self.assertEqual(len(re.findall(r"^  ctx ", self.ramet("ctx", "--help"), re.M)), 4)
+        for command in commands:
+            out = self.ramet(*command.split(), "--help")
+            self.assertTrue(out.startswith(f"usage: ramet {command}"), out)
+            self.assertEqual(out, self.ramet("help", *command.split()))
+
+    def test_version(self):
+        out = self.ramet("--version")
+        self.assertRegex(out, r"(?s)^ramet \d+\.\d+\.\d+\nbuild +\S.*\nnumerics +[0-9a-f]{32}\nkernels +\S+\n$")
+
+    def test_mistakes(self):
+        self.fails(2, "no command")
+        self.fails(2, "ctx what", "ctx")
+        self.fails(2, "unknown command 'serve'", "serve")
+        self.fails(2, "did you mean 'bench'", "bnech")
+        self.fails(2, "did you mean 'ctx build'", "ctx", "biuld")
+        self.fails(2, "did you mean --branches", "run", "-m", MODEL, "-p", "x", "--branhces", "2")
+        self.fails(2, "did you mean --restore-at", "logits", "-restore-ta", "2")
+        self.fails(2, "--temp .*'hot'", "run", "-m", MODEL, "-p", "x", "--temp", "hot")
+        self.fails(2, "needs a value", "run", "-m")
+        self.fails(2, "-m MODEL", "run", "-p", "x")
+        self.fails(2, "-p TEXT", "run", "-m", MODEL)
+        self.fails(2, "unexpected argument 'hello'", "run", "-m", MODEL, "hello")
+        self.fails(2, "not both", "run", "-m", MODEL, "-p", "x", "-f", "y")
+        self.fails(2, "both want standard output", "ctx", "build", "-m", MODEL, "-p", "x", "-o", "-", "--json")
+        self.fails(2, "which file", "ctx", "info")
+
+    def test_missing_files(self):
+        self.fails(1, "no-such.gguf", "run", "-m", "./no-such.gguf", "-p", "x")
+        self.fails(1, "no-such.txt", "run", "-m", MODEL, "-f", "no-such.txt")
+        self.fails(1, "no-such.ramet", "run", "-m", MODEL, "-i", "no-such.ramet")
+        self.fails(1, "no-such.ramet", "ctx", "info", "no-such.ramet")
+
+    @unittest.skipUnless(os.path.exists("/dev/full"), "needs /dev/full")
+    def test_full_output_is_an_error(self):
+        with open("/dev/full", "wb") as full:
+            done = subprocess.run([RAMET, "models"], stdout=full, stderr=subprocess.PIPE, env=self.environment)
+        self.assertEqual(done.returncode, 6, done.stderr)
+
+
+class Models(Case):
+    def put(self, *parts, data=b"GGUF"):
+        path = os.path.join(self.home, *parts)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        write(path, data)
+        return path
+
+    def put_ollama(self, *parts, blob="ab" * 32, root=".ollama/models"):
+        manifest = {"layers": [{"mediaType": "application/vnd.ollama.image.license", "digest": "sha256:00"},
+                               {"mediaType": "application/vnd.ollama.image.model", "digest": "sha256:" + blob}]}
+        self.put(root, "manifests", *parts, data=json.dumps(manifest).encode())
+        return self.put(root, "blobs", "sha256-" + blob)
+
+    def listed(self):
+        return {(m["store"], m["name"]): m for m in self.json("models")["models"]}
+
+    def found(self, name):
+        """The file that a name stands for: the fakes are no models, so the error names it."""
+        self.ramet("run", "-m", name, "-p", "x", code=5)
+        return self.err.splitlines()[0].removeprefix("model ")
+
+    def test_stores(self):
+        own = self.put(".local/share/ramet/models/Small-Q4_1.gguf")
+        blob = self.put_ollama("registry.ollama.ai", "library", "qwen2.5", "0.5b")
+        latest = self.put_ollama("registry.ollama.ai", "library", "llama", "latest", blob="cd" * 32)
+        user = self.put_ollama("registry.ollama.ai", "someone", "mine", "v1", blob="ef" * 32)
+        hub = ".cache/huggingface/hub/models--org--repo"
+        q4 = self.put(hub, "snapshots/abc/repo-Q4_K_M.gguf")
+        q8 = self.put(hub, "snapshots/abc/deep/repo-Q8_0.gguf")
+        self.put(hub, "snapshots/abc/mmproj-repo-f16.gguf")
+        self.put(hub, "refs/main", data=b"abc")
+        studio = self.put(".lmstudio/models/publisher/name/name-f16.gguf")
+        older = self.put(".cache/lm-studio/models/publisher/old/old.gguf")
+        self.put(".ollama/models/manifests/registry.ollama.ai/library/broken/latest", data=b"{")
+        names = self.listed()
+        expected = {("ramet", "Small-Q4_1"), ("ollama", "qwen2.5:0.5b"), ("ollama", "llama:latest"),
+                    ("ollama", "someone/mine:v1"), ("huggingface", "org/repo:Q4_K_M"), ("huggingface", "org/repo:Q8_0"),
+                    ("lmstudio", "publisher/name/name-f16"), ("lmstudio", "publisher/old/old"),
+                    ("bundled", "tiny-llama-kjv-q8_0")}
+        self.assertLessEqual(expected, set(names))
+        self.assertEqual({n for n in names if n[0] != "bundled"}, {n for n in expected if n[0] != "bundled"})
+        for name, path in (("small-q4_1.GGUF", own), ("SMALL", own), ("qwen2.5:0.5b", blob), ("qwen2.5", blob),
+                           ("llama", latest), ("someone/mine", user), ("org/repo:q4_k_m", q4), ("org/repo:Q8_0", q8),
+                           ("repo-q8_0", q8), ("publisher/name", studio), ("old.gguf", older)):
+            self.assertEqual(self.found(name), path, name)
+        self.fails(2, "org/repo:Q4_K_M, org/repo:Q8_0", "run", "-m", "org/repo", "-p", "x")
+        table = self.ramet("models")
+        self.assertIn("someone/mine:v1", table)
+
+    def test_environment(self):
+        self.put("own/a.gguf")
+        self.put("data/ramet/models/b.gguf")
+        self.put("hf/hub/models--gpt/snapshots/x/c.gguf")
+        self.put_ollama("hf.co", "org", "d", "latest", root="oll")
+        for variable, directory, store, name in (
+                ("XDG_DATA_HOME", "data", "ramet", "b"), ("RAMET_MODELS", "own", "ramet", "a"),
+                ("HF_HOME", "hf", "huggingface", "gpt:c"), ("OLLAMA_MODELS", "oll", "ollama", "hf.co/org/d:latest")):
+            self.environment[variable] = os.path.join(self.home, directory)
+            self.assertIn((store, name), self.listed())
+
+    def test_split_files_are_one(self):
+        for part in (1, 2, 3):
+            self.put(f".local/share/ramet/models/big-0000{part}-of-00003.gguf", data=b"GGUF" * part)
+        models = [m for m in self.json("models")["models"] if m["store"] == "ramet"]
+        self.assertEqual([m["bytes"] for m in models], [24])
+
+    def test_not_found(self):
+        self.fails(1, r"no model 'nothing-like-it'.*~/\.local/share/ramet/models \(missing\).*~/\.ollama", "run", "-m",
+                   "nothing-like-it", "-p", "x")
+        self.fails(1, "did you mean tiny-llama-kjv-q8_0", "run", "-m", "tiny-lama-kjv-q8_0", "-p", "x")
+
+    def test_no_home(self):
+        del self.environment["HOME"]
+        self.assertIn("tiny-llama-kjv-q8_0", self.ramet("models"))
+
+
+class Run(Case):
+    def test_text_and_streams(self):
+        by_p = self.ramet("run", "-m", "tiny-llama", "-p", TEXT, "-n", "12", "--temp", "0")
+        self.assertIn(f"model {MODEL}", self.err)
+        self.assertRegex(self.err, r"prefilled \d+ tokens in ")
+        write(self.path("p.txt"), TEXT.encode())
+        common = ["run", "-q", "-m", MODEL, "-n", "12", "--temp", "0"]
+        for words, stdin in ((["-f", "p.txt"], b""), (["-p", "-"], TEXT.encode()), (["-f", "-"], TEXT.encode())):
+            self.assertEqual(self.ramet(*common, *words, stdin=stdin), by_p)
+            self.assertEqual(self.err, "")
+
+    def test_json(self):
+        r = self.json("run", "-m", MODEL, "-p", TEXT, "-n", "6", "--temp", "0")
+        text = self.ramet("run", "-m", MODEL, "-p", TEXT, "-n", "6", "--temp", "0")
+        self.assertEqual(r["text"] + "\n", text)
+        self.assertEqual(len(r["tokens"]), 6)
+        self.assertEqual(r["prompt_tokens"], r["prefilled_tokens"])
+        self.assertEqual((r["reused_tokens"], r["tier"], r["stop_reason"]), (0, "none", "length"))
+        self.assertGreater(r["time_to_first_token_nanoseconds"], 0)
+        self.assertEqual(r["decode_tokens"], 5)
+        self.assertEqual(len(r["branches"]), 1)
+        ids = json.loads(self.ramet("tokenize", "-q", "-m", MODEL, "-p", TEXT))
+        self.assertEqual(len(ids) + 1, r["prompt_tokens"])  # BOS
+
+    def test_branches(self):
+        common = ["run", "-m", MODEL, "-p", TEXT, "-n", "8", "-s", "7"]
+        r = self.json(*common, "--branches", "4")
+        self.assertEqual(len(r["branches"]), 4)
+        self.assertGreater(len({b["text"] for b in r["branches"]}), 1)
+        best = max(r["branches"], key=lambda b: b["log_probability"])
+        self.assertEqual(r["branches"][r["best"]], best)
+        self.assertEqual(r["text"], best["text"])
+        alone = self.json(*common)  # branch 0 is what one sample would be, its neighbours change nothing
+        self.assertEqual(alone["branches"][0], r["branches"][0])
+        again = self.json(*common, "--branches", "4", "--threads", "1", "--page-tokens", "16", "--kernels", "c")
+        self.assertEqual(again["branches"], r["branches"])
+        other = self.json("run", "-m", MODEL, "-p", TEXT, "-n", "8", "-s", "8", "--branches", "4")
+        self.assertNotEqual(other["branches"], r["branches"])
+        out = self.ramet(*common, "--branches", "4")
+        self.assertEqual(len(re.findall(r"^branch \d: log-probability -[\d.]+, 8 tokens$", out, re.M)), 4)
+
+    def test_continue_a_snapshot(self):
+        cold = self.json("run", "-m", MODEL, "-p", TEXT, "-n", "9", "-s", "3")
+        file = self.build("a.ramet")
+        for words, stdin in (([MODEL, "-i", file], b""), (["tiny-llama", "-i", "-"], read(file))):
+            r = self.json("run", "-n", "9", "-s", "3", "-m", *words, stdin=stdin)
+            self.assertEqual(r["tokens"], cold["tokens"])
+            self.assertEqual(r["log_probability"], cold["log_probability"])
+            self.assertEqual((r["tier"], r["prefilled_tokens"]), ("snapshot", 0))
+            self.assertEqual(r["reused_tokens"], cold["prompt_tokens"])
+        self.assertEqual(self.json("run", "-n", "9", "-s", "3", "-i", file)["tokens"], cold["tokens"])  # model by digest
+        longer = self.json("run", "-m", MODEL, "-i", file, "-p", ", saying", "-n", "5", "--temp", "0")
+        whole = self.json("run", "-m", MODEL, "-p", TEXT + ", saying", "-n", "5", "--temp", "0")
+        self.assertEqual(longer["text"], whole["text"])
+        self.assertEqual(longer["prompt_tokens"], whole["prompt_tokens"])
+        self.assertEqual(longer["reused_tokens"], cold["prompt_tokens"])
+        self.fails(2, "both want standard input", "run", "-m", MODEL, "-i", "-", "-p", "-")
+
+    def test_cache_precision_comes_from_the_snapshot(self):
+        file = self.build("q.ramet", TEXT, "--kv", "f16")
+        self.assertEqual(self.json("run", "-m", MODEL, "-i", file, "-n", "3")["kv"], "f16")
+        self.assertEqual(self.json("ctx", "info", file)["kv"], "f16")
+
+    def test_end_of_text(self):
+        words = ["run", "-m", MODEL, "-p", "<|im_start|>", "--special", "-n", "80", "-s", "5"]
+        r = self.json(*words)
+        ignoring = self.json(*words, "--ignore-eos")
+        self.assertEqual(len(ignoring["tokens"]), 80)
+        self.assertEqual(ignoring["tokens"][: len(r["tokens"])], r["tokens"])
+        self.assertIn(r["stop_reason"], ("end", "length"))
+
+    def test_window(self):
+        n = self.json("run", "-m", MODEL, "-p", TEXT, "-n", "1")["prompt_tokens"]
+        r = self.json("run", "-m", MODEL, "-p", TEXT, "-n", "50", "-c", str(n + 4), "--ignore-eos")
+        self.assertEqual((r["stop_reason"], len(r["tokens"])), ("window", 5))
+        self.fails(1, str(n - 1), "run", "-m", MODEL, "-p", TEXT, "-n", "50", "-c", str(n - 1))
+        self.assertEqual(self.json("run", "-m", MODEL, "-p", TEXT, "-n", "0")["tokens"], [])
+
+    def test_budget(self):
+        self.fails(6, "budget", "run", "-m", MODEL, "-p", TEXT, "--kv-budget", "1K")
+
+    def test_interrupt(self):
+        process = subprocess.Popen([RAMET, "run", "-m", MODEL, "-p", TEXT, "-n", "2000", "--ignore-eos"], cwd=self.work,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=self.environment)
+        first = process.stdout.read(1)  # it is generating
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 130, err)
+        self.assertTrue((first + out).endswith(b"\n"))
+        self.assertIn(b"ramet: interrupted", err)
+
+
+class Contexts(Case):
+    def test_build(self):
+        out = self.ramet("ctx", "build", "-m", MODEL, "-o", "a.ramet", "-p", TEXT)
+        self.assertEqual(out, "")
+        self.assertRegex(self.err, r"prefilled \d+ tokens in [\d.]+ (ms|µs|s)\nsaved a\.ramet \([\d.]+ KiB\) in ")
+        r = self.json("ctx", "build", "-m", MODEL, "-o", "b.ramet", "-f", "-", stdin=TEXT.encode())
+        self.assertEqual(r["bytes"], os.path.getsize(self.path("b.ramet")))
+        a, b = (read(self.path(f)) for f in ("a.ramet", "b.ramet"))
+        self.assertEqual(a, b)
+        piped = self.ramet("ctx", "build", "-q", "-m", MODEL, "-o", "-", "-p", TEXT, text=False)
+        self.assertEqual(piped, a)
+        self.assertEqual(sorted(os.listdir(self.work)), ["a.ramet", "b.ramet"])
+
+    def test_failed_build_keeps_the_old_file(self):
+        file = self.build("a.ramet")
+        before = read(file)
+        self.fails(6, "budget", "ctx", "build", "-m", MODEL, "-o", "a.ramet", "-p", TEXT, "--kv-budget", "1K")
+        self.assertEqual(read(file), before)
+        self.fails(1, "nowhere", "ctx", "build", "-m", MODEL, "-o", "nowhere/a.ramet", "-p", TEXT)
+
+    def test_fork(self):
+        file = self.build("a.ramet")
+        r = self.json("ctx", "fork", "-i", file, "-n", "8")
+        self.assertEqual((r["branches"], r["pages_allocated"]), (8, 0))
+        self.assertEqual(r["pages_a_copy_would_need"], 8)
+        self.assertEqual(r["bytes_of_copies"], 9 * r["page_bytes"])
+        self.assertLess(r["bytes_held"], r["bytes_of_copies"])
+        self.assertEqual(self.json("ctx", "fork", "-i", file, "-n", "3", "--page-tokens", "16", "-m", MODEL)
+                         ["pages_a_copy_would_need"], 3 * math.ceil(r["tokens"] / 16))
+        out = self.ramet("ctx", "fork", "-i", "-", "-m", MODEL, stdin=read(file))
+        self.assertIn("pages allocated      0\n", out)
+
+    def test_info(self):
+        file = self.build("a.ramet")
+        info = self.json("ctx", "info", file, "--verify")
+        self.assertEqual(info["weights_sha256"], hashlib.sha256(read(MODEL)).hexdigest())
+        self.assertEqual(info["file_bytes"], os.path.getsize(file))
+        self.assertEqual((info["kv"], info["payload"], info["has_logits"], info["verified"]), ("f32", "f32", True, True))
+        self.assertIn(info["weights_sha256"], self.ramet("ctx", "info", "a.ramet"))
+        self.assertEqual(self.json("ctx", "info", "-", stdin=read(file))["tokens"], info["tokens"])
+
+    def test_tree(self):
+        a, b, c = (self.build(f, t) for f, t in (("a.ramet", "In the beginning God"), ("b.ramet", "In the beginning was"),
+                                                 ("c.ramet", "In the beginning")))
+        tree = self.json("ctx", "tree", a, b, c)["trees"]
+        self.assertEqual(len(tree), 1)
+        (root,) = tree[0]["children"]
+        self.assertEqual(root["files"], [c])
+        self.assertEqual({f for child in root["children"] for f in child["files"]}, {a, b})
+        lengths = {f: self.json("ctx", "info", f)["tokens"] for f in (a, b, c)}
+        self.assertEqual(root["length"], lengths[c])
+        self.assertEqual(tree[0]["tokens"], sum(lengths.values()))
+        self.assertEqual(tree[0]["tokens_when_shared"], lengths[a] + lengths[b] - lengths[c])
+        drawn = self.ramet("ctx", "tree", ".", "-m", MODEL)
+        for piece in ("3 contexts", "a.ramet", "b.ramet", 'In the beginning"', '" God"', "└─"):
+            self.assertIn(piece, drawn)
+        self.ramet("ctx", "build", "-m", self.other_model(), "-o", "d.ramet", "-p", "In the beginning")
+        self.assertEqual(len(self.json("ctx", "tree", ".")["trees"]), 2)
+        write(self.path("e.ramet"), b"not one")
+        out = self.ramet("ctx", "tree", ".", code=5)
+        self.assertIn("a.ramet", out)
+        self.assertIn("left out", self.err)
+        os.mkdir(self.path("empty"))
+        self.fails(1, "empty", "ctx", "tree", "empty")
+
+    def test_another_model(self):
+        file, other = self.build("a.ramet"), self.other_model()
+        digests = [hashlib.sha256(read(m)).hexdigest() for m in (MODEL, other)]
+        for words in (["run"], ["ctx", "fork"]):
+            self.fails(4, f"{digests[0]}.*{digests[1]}|{digests[1]}.*{digests[0]}", *words, "-m", other, "-i", file)
+
+    def test_corrupt(self):
+        data = read(self.build("a.ramet"))
+        for position in (3, len(data) // 2, len(data) - 1):
+            broken = bytearray(data)
+            broken[position] ^= 4
+            write(self.path("x.ramet"), broken)
+            self.fails(5, "x.ramet", "run", "-m", MODEL, "-i", "x.ramet")
+            self.fails(5, "x.ramet", "ctx", "info", "x.ramet", "--verify")
+        write(self.path("x.ramet"), data[:-10])
+        self.fails(5, "x.ramet", "ctx", "fork", "-m", MODEL, "-i", "x.ramet")
+
+
+class Text(Case):
+    def test_round_trip(self):
+        text = "In the beginning \u2014 caf\u00e9 \U0001F600\n\t  tail "
+        ids = self.ramet("tokenize", "-m", MODEL, "-p", text)
+        self.assertEqual(ids, self.ramet("tokenize", "-m", MODEL, "-f", "-", "--json", stdin=text.encode()))
+        self.assertTrue(all(isinstance(i, int) for i in json.loads(ids)))
+        self.assertEqual(self.ramet("detokenize", "-m", MODEL, "-f", "-", stdin=ids.encode()), text)
+        plain = ids.strip("[]\n").replace(",", " ")
+        self.assertEqual(self.json("detokenize", "-m", MODEL, "-p", plain), {"text": text})
+
+    def test_any_bytes(self):
+        data = bytes(range(256)) + b"\xff\xfe\xc0\x80"
+        ids = self.ramet("tokenize", "-m", MODEL, "-f", "-", stdin=data)
+        self.assertEqual(self.ramet("detokenize", "-m", MODEL, "-f", "-", stdin=ids.encode(), text=False), data)
+
+    def test_special(self):
+        as_text = json.loads(self.ramet("tokenize", "-m", MODEL, "-p", "<|im_start|>"))
+        as_token = json.loads(self.ramet("tokenize", "-m", MODEL, "-p", "<|im_start|>", "--special"))
+        self.assertGreater(len(as_text), 1)
+        self.assertEqual(len(as_token), 1)
+        ids = str(as_token[0])
+        self.assertEqual(self.ramet("detokenize", "-m", MODEL, "-p", ids), "")
+        self.assertEqual(self.ramet("detokenize", "-m", MODEL, "-p", ids, "--special"), "<|im_start|>")
+
+    def test_mistakes(self):
+        self.assertEqual(self.ramet("tokenize", "-m", MODEL, "-p", ""), "[]\n")
+        self.fails(2, "no token id at byte 2", "detokenize", "-m", MODEL, "-p", "1 x")
+        self.ramet("detokenize", "-m", MODEL, "-p", "99999", code=2)
+
+
+class Numbers(Case):
+    def setUp(self):
+        super().setUp()
+        write(self.path("t"), " ".join(str((i * 37) % 1000) for i in range(70)).encode())
+
+    def logits(self, *words):
+        self.ramet("logits", "-q", "-m", MODEL, "--tokens", "t", "-o", "x.npy", *words)
+        return read(self.path("x.npy"))
+
+    def test_rows(self):
+        shape, all_rows = read_npy(self.logits())
+        self.assertEqual(shape, (70, 1024))
+        row = lambda a, b: all_rows[a * 1024 : b * 1024]
+        for words, expected in ((["last"], (69, 70)), (["3:9"], (3, 9)), ([":2"], (0, 2)), (["68:"], (68, 70))):
+            shape, rows = read_npy(self.logits("--rows", *words))
+            self.assertEqual(rows.tobytes(), row(*expected).tobytes())
+        for bad in ("70:71", "5:5", "9:3", "x", "1:99", "-1:"):
+            self.fails(2, "--rows", "logits", "-m", MODEL, "--tokens", "t", "-o", "y.npy", "--rows", bad)
+        self.assertFalse(os.path.exists(self.path("y.npy")))
+
+    def test_nothing_changes_a_bit(self):
+        whole = self.logits("--chunk", "70")
+        for words in (["--chunk", "1"], ["--chunk", "7"], ["--chunk", "64"], ["--threads", "1"], ["--kernels", "c"],
+                      ["--page-tokens", "16"], ["--restore-at", "1"], ["--restore-at", "64"], ["--restore-at", "69"],
+                      ["--restore-at", "70"]):
+            self.assertEqual(self.logits(*words), whole, words)
+        self.assertNotEqual(self.logits("--kv", "q8"), whole)  # the comparison can fail
+        self.fails(2, "--restore-at", "logits", "-m", MODEL, "--tokens", "t", "-o", "y.npy", "--restore-at", "71")
+
+    def test_streams(self):
+        tokens = read(self.path("t"))
+        out = self.ramet("logits", "-q", "-m", MODEL, "--tokens", "-", "-o", "-", stdin=tokens, text=False)
+        self.assertEqual(out, self.logits())
+        report = self.json("logits", "-m", MODEL, "--tokens", "t", "-o", "x.npy", "--rows", "last")
+        self.assertEqual((report["rows"], report["vocabulary"], report["first_row"]), (1, 1024, 69))
+        self.fails(2, "token", "logits", "-m", MODEL, "--tokens", "-", "-o", "x.npy", stdin=b"1 2 99999")
+
+    def test_interrupt_leaves_no_file(self):
+        write(self.path("long"), b"7 " * 2000)
+        words = [RAMET, "logits", "-m", MODEL, "--tokens", "long", "-o", "y.npy", "--chunk", "1"]
+        process = subprocess.Popen(words, cwd=self.work, stderr=subprocess.PIPE, env=self.environment)
+        deadline = time.monotonic() + 60
+        while not any("y.npy" in name for name in os.listdir(self.work)):  # until it writes
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.002)
+        self.assertNotIn("y.npy", os.listdir(self.work))
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 130)
+        self.assertEqual(sorted(os.listdir(self.work)), ["long", "t"])
+
+    def test_perplexity(self):
+        text = TEXT + ", saying unto them"
+        write(self.path("p"), text.encode())
+        ids = json.loads(self.ramet("tokenize", "-m", MODEL, "-p", text))
+        r = self.json("perplexity", "-m", MODEL, "-f", "p")
+        self.assertEqual((r["tokens"], r["windows"], r["window"]), (len(ids), 1, 512))
+        # the same from the logits: BOS first, every token of the text scored
+        write(self.path("t"), " ".join(map(str, [0] + ids)).encode())
+        _, rows = read_npy(self.logits())
+        losses = []
+        for i, token in enumerate(ids):
+            row = rows[i * 1024 : (i + 1) * 1024]
+            top = max(row)
+            losses.append(top + math.log(sum(math.exp(v - top) for v in row)) - row[token])
+        mean = sum(losses) / len(losses)
+        error = math.sqrt(sum((l - mean) ** 2 for l in losses) / (len(losses) - 1) / len(losses))
+        self.assertAlmostEqual(r["mean_negative_log_likelihood"], mean, places=6)
+        self.assertAlmostEqual(r["standard_error"], error, places=6)
+        self.assertAlmostEqual(r["perplexity"], math.exp(mean), places=4)
+        short = self.json("perplexity", "-m", MODEL, "-f", "-", "-c", "5", stdin=text.encode())
+        self.assertEqual((short["tokens"], short["windows"]), (len(ids), math.ceil(len(ids) / 4)))
+        self.assertRegex(self.ramet("perplexity", "-m", MODEL, "-f", "p"), r"^mean .* \+- .* perplexity ")
+        self.fails(2, "so short a text", "perplexity", "-m", MODEL, "-f", "-", stdin=b"")
+
+
+class Measuring(Case):
+    SMALL = ["bench", "-m", MODEL, "--prompt", "48", "--gen", "2", "--forks", "5", "--reps", "1"]
+
+    def test_bench(self):
+        r = json.loads(self.ramet(*self.SMALL, "-o", "json"))
+        for key in ("model", "arch", "threads", "kernels", "kv", "numerics_id", "read_bytes_per_second",
+                    "copy_bytes_per_second"):
+            self.assertIn(key, r)
+        rows = {row["name"]: row for row in r["rows"]}
+        self.assertEqual(list(rows), ["prefill", "decode", "branches", "fork", "snapshot", "restore", "match"])
+        self.assertEqual((rows["prefill"]["tokens"], rows["decode"]["tokens"], rows["branches"]["count"]), (48, 2, 8))
+        self.assertEqual((rows["fork"]["count"], rows["fork"]["pages_allocated"]), (5, 0))
+        self.assertEqual(rows["fork"]["pages_a_copy_would_need"], 5)
+        self.assertEqual(rows["match"]["tokens"], 48)
+        self.assertGreater(rows["snapshot"]["bytes"], 48 * r["kv_bytes_per_token"])
+        self.assertEqual(rows["snapshot"]["bytes"], rows["restore"]["bytes"])
+        for row in rows.values():
+            self.assertGreater(row["nanoseconds"], 0)
+
+    def test_bench_forms(self):
+        self.assertRegex(self.ramet(*self.SMALL, "-o", "md"), r"(?m)^\| decode +\|")
+        self.assertRegex(self.ramet(*self.SMALL), r"(?m)^ramet .* tiny-llama.* llama .* threads")
+        self.fails(2, "md.csv.json", *self.SMALL, "-o", "xml")
+
+    def test_verify(self):
+        out = self.ramet("verify", "-m", MODEL)
+        self.assertRegex(out, r"^check +result +detail\n")
+        self.assertRegex(out, r"(?m)^prefill == decode +pass +difference 0\.00e\+00")
+        self.assertNotIn("FAIL", out)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
+    RAMET = os.path.abspath(sys.argv.pop(1))
+    unittest.main()
