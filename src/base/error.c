@@ -21,10 +21,18 @@ static size_t row_of(ramet_status code) {
     return (size_t)code < n ? (size_t)code : (size_t)RAMET_E_FAILED;
 }
 
-const char *ramet_status_name(ramet_status code) { return table[row_of(code)].name; }
-const char *ramet_status_text(ramet_status code) { return table[row_of(code)].text; }
-int ramet_status_exit_code(ramet_status code) { return table[row_of(code)].exit_code; }
-int ramet_status_http(ramet_status code) { return table[row_of(code)].http; }
+const char *ramet_status_name(ramet_status code) {
+    return table[row_of(code)].name;
+}
+const char *ramet_status_text(ramet_status code) {
+    return table[row_of(code)].text;
+}
+int ramet_status_exit_code(ramet_status code) {
+    return table[row_of(code)].exit_code;
+}
+int ramet_status_http(ramet_status code) {
+    return table[row_of(code)].http;
+}
 
 static void fill(ramet_error *error, ramet_status code, int os_errno, const char *format, va_list args) {
     if (!error) return;

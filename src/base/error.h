@@ -16,15 +16,15 @@ ramet_status ramet_fail_prefix(ramet_error *error, ramet_status code, const char
 
 /* A broken invariant of ours (never something that came from outside). Kept in release builds. */
 _Noreturn void ramet_panic(const char *file, int line, const char *format, ...) __attribute__((format(printf, 3, 4)));
-#define RAMET_ASSERT(condition, ...)                                           \
-    do {                                                                       \
-        if (!(condition)) ramet_panic(__FILE__, __LINE__, __VA_ARGS__);        \
+#define RAMET_ASSERT(condition, ...)                                                                                   \
+    do {                                                                                                               \
+        if (!(condition)) ramet_panic(__FILE__, __LINE__, __VA_ARGS__);                                                \
     } while (0)
 
-#define RAMET_TRY(expression)                                                  \
-    do {                                                                       \
-        ramet_status try_status_ = (expression);                               \
-        if (try_status_ != RAMET_OK) return try_status_;                       \
+#define RAMET_TRY(expression)                                                                                          \
+    do {                                                                                                               \
+        ramet_status try_status_ = (expression);                                                                       \
+        if (try_status_ != RAMET_OK) return try_status_;                                                               \
     } while (0)
 
 #endif

@@ -153,7 +153,9 @@ ramet_status ramet_read_at(int fd, void *out, size_t bytes, uint64_t offset, con
         ssize_t n = pread(fd, at, bytes < ((size_t)1 << 30) ? bytes : (size_t)1 << 30, (off_t)offset);
         if (n < 0 && errno == EINTR) continue;
         if (n < 0) return ramet_fail_errno(error, "cannot read %s", path);
-        if (n == 0) return ramet_fail(error, RAMET_E_CORRUPT, "%s ends before byte %llu", path, (unsigned long long)(offset + bytes));
+        if (n == 0)
+            return ramet_fail(error, RAMET_E_CORRUPT, "%s ends before byte %llu", path,
+                              (unsigned long long)(offset + bytes));
         at += n;
         offset += (uint64_t)n;
         bytes -= (size_t)n;

@@ -4,7 +4,9 @@
 #include <openssl/evp.h>
 #include <xxhash.h>
 
-static EVP_MD_CTX *to_evp(ramet_sha256 *s) { return (EVP_MD_CTX *)(void *)s; }
+static EVP_MD_CTX *to_evp(ramet_sha256 *s) {
+    return (EVP_MD_CTX *)(void *)s;
+}
 
 ramet_sha256 *ramet_sha256_create(void) {
     EVP_MD_CTX *context = EVP_MD_CTX_new();

@@ -9,7 +9,9 @@
 
 static _Atomic uint64_t fail_countdown;
 
-void ramet_alloc_fail_after(uint64_t n) { atomic_store(&fail_countdown, n); }
+void ramet_alloc_fail_after(uint64_t n) {
+    atomic_store(&fail_countdown, n);
+}
 
 static bool must_fail(void) {
     uint64_t left = atomic_load_explicit(&fail_countdown, memory_order_relaxed);

@@ -8,8 +8,12 @@
 #include <stdint.h>
 
 /* True, and *out set, when the result fits. */
-static inline bool ramet_add_u64(uint64_t a, uint64_t b, uint64_t *out) { return !__builtin_add_overflow(a, b, out); }
-static inline bool ramet_mul_u64(uint64_t a, uint64_t b, uint64_t *out) { return !__builtin_mul_overflow(a, b, out); }
+static inline bool ramet_add_u64(uint64_t a, uint64_t b, uint64_t *out) {
+    return !__builtin_add_overflow(a, b, out);
+}
+static inline bool ramet_mul_u64(uint64_t a, uint64_t b, uint64_t *out) {
+    return !__builtin_mul_overflow(a, b, out);
+}
 
 /* Zeroed memory for n elements; NULL when n * size overflows or there is none. n = 0 gives a unique pointer. Free with free. */
 void *ramet_alloc(size_t n, size_t size);

@@ -111,7 +111,8 @@ void ramet_pool_run(ramet_pool *pool, uint32_t n, ramet_job job, void *user) {
 
 ramet_status ramet_pool_create(uint32_t threads, ramet_pool **out, ramet_error *error) {
     *out = NULL;
-    if (threads < 1 || threads > 1024) return ramet_fail(error, RAMET_E_ARGUMENT, "threads must be 1 to 1024, not %u", threads);
+    if (threads < 1 || threads > 1024)
+        return ramet_fail(error, RAMET_E_ARGUMENT, "threads must be 1 to 1024, not %u", threads);
     ramet_pool *pool = ramet_alloc(1, sizeof *pool);
     struct worker *workers = ramet_alloc(threads, sizeof *workers);
     if (!pool || !workers) {
@@ -128,7 +129,8 @@ ramet_status ramet_pool_create(uint32_t threads, ramet_pool **out, ramet_error *
         workers[i] = (struct worker){.pool = pool, .index = i};
         if (pthread_create(&workers[i].thread, NULL, worker_main, &workers[i]) != 0) {
             ramet_pool_destroy(&pool);
-            return ramet_fail(error, RAMET_E_NO_MEMORY, "cannot start worker thread %u of %u; use fewer threads (-t)", i, threads);
+            return ramet_fail(error, RAMET_E_NO_MEMORY, "cannot start worker thread %u of %u; use fewer threads (-t)",
+                              i, threads);
         }
         pool->n_started++;
     }
@@ -150,7 +152,9 @@ void ramet_pool_destroy(ramet_pool **handle) {
     free(pool);
 }
 
-uint32_t ramet_pool_threads(const ramet_pool *pool) { return pool ? pool->n_threads : 1; }
+uint32_t ramet_pool_threads(const ramet_pool *pool) {
+    return pool ? pool->n_threads : 1;
+}
 
 uint32_t ramet_cpu_count(void) {
     cpu_set_t set;

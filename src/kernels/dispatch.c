@@ -42,6 +42,7 @@ static void fill_avx2(ramet_kernels *table) {
 static void fill_avx512(ramet_kernels *table) {
     table->name = "avx512";
     ramet_matmul_fill_avx512(table);
+    ramet_attend_fill_avx512(table);
 }
 #endif
 

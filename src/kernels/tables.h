@@ -21,6 +21,7 @@ void ramet_vector_fill_avx2(ramet_kernels *table);
 void ramet_attend_fill_avx2(ramet_kernels *table);
 void ramet_kv_fill_avx2(ramet_kernels *table);
 void ramet_matmul_fill_avx512(ramet_kernels *table);
+void ramet_attend_fill_avx512(ramet_kernels *table);
 #endif
 
 /* a > b ? a : b, not fmaxf: when one is NaN, b wins. */

@@ -1,7 +1,9 @@
 /* rng.c - the sampler's random numbers: xoroshiro128++ (Blackman and Vigna, 2019), seeded through splitmix64. */
 #include "sample/sample.h"
 
-static uint64_t rotate_left(uint64_t x, int k) { return (x << k) | (x >> (64 - k)); }
+static uint64_t rotate_left(uint64_t x, int k) {
+    return (x << k) | (x >> (64 - k));
+}
 
 static uint64_t splitmix(uint64_t *state) {
     uint64_t z = (*state += 0x9e3779b97f4a7c15u);

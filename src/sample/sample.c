@@ -8,8 +8,8 @@
 #include <string.h>
 
 void ramet_sampler_defaults(ramet_sampler *out) {
-    *out = (ramet_sampler){.temperature = 0.8f, .top_k = 40, .top_p = 0.95f, .min_p = 0.05f, .repeat_penalty = 1.0f,
-                           .repeat_last = 64};
+    *out = (ramet_sampler){
+        .temperature = 0.8f, .top_k = 40, .top_p = 0.95f, .min_p = 0.05f, .repeat_penalty = 1.0f, .repeat_last = 64};
     ramet_sampler_seed(out, 0, 0);
 }
 

@@ -3,7 +3,10 @@
 #ifndef RAMET_KERNELS_X86_LANES_AVX2_H
 #define RAMET_KERNELS_X86_LANES_AVX2_H
 
+#include "kernels/x86/inline.h"
+
 #include <immintrin.h>
+#include <stddef.h>
 #include <stdint.h>
 
 /* All ones in the first `n` lanes (all 8 when there are more). */
@@ -70,6 +73,10 @@ static inline __m256 exp_lanes(__m256 x) {
     __m256i first = _mm256_slli_epi32(_mm256_add_epi32(half, bias), 23);
     __m256i second = _mm256_slli_epi32(_mm256_add_epi32(_mm256_sub_epi32(whole, half), bias), 23);
     return _mm256_mul_ps(_mm256_mul_ps(p, _mm256_castsi256_ps(first)), _mm256_castsi256_ps(second));
+}
+
+static inline float exp_one(float x) {
+    return _mm256_cvtss_f32(exp_lanes(_mm256_set1_ps(x)));
 }
 
 #endif

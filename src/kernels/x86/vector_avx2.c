@@ -1,4 +1,5 @@
-/* vector_avx2.c - norm, rotation, gates, sums and the int8 activations, 8 lanes wide. */
+/* vector_avx2.c - norm, rotation, gates and the int8 activations, 8 lanes wide. What the compiler makes of the C add,
+ * scale and finish is as fast. */
 #if defined(__x86_64__)
 #include "kernels/tables.h"
 #include "kernels/x86/lanes_avx2.h"
@@ -89,16 +90,6 @@ static void multiply_gelu(const float *gate, const float *up, uint32_t n, float 
     }
 }
 
-static void add_vector(float *x, const float *y, uint32_t n) {
-    for (uint32_t i = 0; i < n; i += 8)
-        store_some(x + i, n - i, _mm256_add_ps(load_some(x + i, n - i), load_some(y + i, n - i)));
-}
-
-static void scale_vector(float *x, float factor, uint32_t n) {
-    for (uint32_t i = 0; i < n; i += 8)
-        store_some(x + i, n - i, _mm256_mul_ps(load_some(x + i, n - i), _mm256_set1_ps(factor)));
-}
-
 static void add_scaled(float *x, float factor, const float *y, uint32_t n) {
     for (uint32_t i = 0; i < n; i += 8) {
         __m256 sum = _mm256_fmadd_ps(_mm256_set1_ps(factor), load_some(y + i, n - i), load_some(x + i, n - i));
@@ -174,8 +165,6 @@ void ramet_vector_fill_avx2(ramet_kernels *table) {
     table->rope = rotate_pairs;
     table->silu_mul = multiply_silu;
     table->gelu_mul = multiply_gelu;
-    table->add = add_vector;
-    table->scale = scale_vector;
     table->axpy = add_scaled;
 }
 #endif

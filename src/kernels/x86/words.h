@@ -7,18 +7,8 @@
 #ifndef RAMET_KERNELS_X86_WORDS_H
 #define RAMET_KERNELS_X86_WORDS_H
 
+#include "kernels/x86/inline.h"
 #include "numerics/panel.h"
-
-#define ALWAYS_INLINE static inline __attribute__((always_inline))
-
-/* In front of a loop whose count is constant once inlined. Sanitizers check each access: unrolled, it takes minutes. */
-#ifdef RAMET_SANITIZED
-#define UNROLL
-#elif defined(__clang__)
-#define UNROLL _Pragma("clang loop unroll(full)")
-#else
-#define UNROLL _Pragma("GCC unroll 16")
-#endif
 
 /* What is added to the signed quant to make it the unsigned one of unpack_word. */
 ALWAYS_INLINE int32_t quant_offset(ramet_dtype type) {
