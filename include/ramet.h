@@ -255,14 +255,21 @@ typedef struct ramet_snapshot_options {
     size_t sampler_state_bytes;  /* at most 64 KiB */
 } ramet_snapshot_options;
 
+/* What a snapshot was given as sampler_state: `data` is malloc'ed, NULL when there is none. */
+typedef struct ramet_snapshot_sampler {
+    void *data;
+    size_t bytes;
+} ramet_snapshot_sampler;
+
 /* Writes one portable file: temporary name, fsync, rename, fsync of the directory. An existing file is replaced only
  * by a complete one. "-" as path writes to standard output. `options` may be NULL. */
 ramet_status ramet_snapshot_save(ramet_context *context, const char *path, const ramet_snapshot_options *options,
                                  ramet_snapshot_info *out_info, ramet_error *error);
-/* A context with the same tokens, state and last logits. Every byte is checked before the context exists. Errors:
+/* A context with the same tokens, state and last logits. Every byte is checked before the context exists. The
+ * last two outputs may be NULL. Errors:
  * E_CORRUPT, E_MODEL_MISMATCH (both digests in the message), E_NUMERICS_MISMATCH, E_BUDGET. */
 ramet_status ramet_snapshot_restore(ramet_engine *engine, const char *path, ramet_context **out,
-                                    ramet_snapshot_info *out_info, ramet_error *error);
+                                    ramet_snapshot_sampler *out_sampler, ramet_snapshot_info *out_info, ramet_error *error);
 /* Reads and checks the header alone; needs no model. */
 ramet_status ramet_snapshot_read_info(const char *path, ramet_snapshot_info *out, ramet_error *error);
 /* Checks every byte; needs no model. */

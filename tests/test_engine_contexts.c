@@ -253,10 +253,15 @@ static void snapshots_move_between_engines(void **state) {
             engine_with((ramet_engine_options){.kv = (ramet_kv)kv, .threads = 1, .page_tokens = 128, .kernels = "c"});
         ramet_context *context = context_with(from, 70), *restored = NULL;
         ramet_snapshot_info info;
-        assert_int_equal(ramet_snapshot_save(context, path, NULL, &info, NULL), RAMET_OK);
+        const ramet_snapshot_options options = {.sampler_state = "dice", .sampler_state_bytes = 4};
+        ramet_snapshot_sampler sampler;
+        assert_int_equal(ramet_snapshot_save(context, path, &options, &info, NULL), RAMET_OK);
         assert_int_equal(info.n_tokens, 70);
         ramet_error error = {0};
-        if (ramet_snapshot_restore(to, path, &restored, &info, &error) != RAMET_OK) fail_msg("%s", error.message);
+        if (ramet_snapshot_restore(to, path, &restored, &sampler, &info, &error) != RAMET_OK) fail_msg("%s", error.message);
+        assert_int_equal(sampler.bytes, 4);
+        assert_memory_equal(sampler.data, "dice", 4);
+        free(sampler.data);
         float *a = logits_of(context), *b = logits_of(restored);
         assert_memory_equal(a, b, n_vocab * sizeof *a);
         free(a);

@@ -76,7 +76,7 @@ ramet_status ramet_publish_begin(const char *path, ramet_publisher *out, ramet_e
         ramet_publish_abort(out);
         return ramet_fail(error, RAMET_E_NO_MEMORY, "no memory to write %s", path);
     }
-    out->fd = open(out->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    out->fd = open(out->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (out->fd < 0) {
         ramet_status status = ramet_fail_errno(error, "cannot create %s", out->temporary);
         free(out->temporary); /* nothing to unlink */

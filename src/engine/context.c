@@ -1,6 +1,7 @@
 /* context.c - contexts as the library's users see them. Every call enters the context (the busy word), does its work through the state
  * room, and leaves. Running tokens is one loop for prefill, decode and batches: make the positions writable, then run after run of
  * at most chunk_tokens, each committed as it ends. */
+#include "base/memory.h"
 #include "engine/internal.h"
 
 #include <stdlib.h>
@@ -134,7 +135,7 @@ ramet_status ramet_context_extend_rows(ramet_context *context, const int32_t *to
 ramet_status ramet_batch_extend(const ramet_batch_item *items, size_t n_items, ramet_error *error) {
     if (n_items == 0) return RAMET_OK;
     ramet_engine *e = ramet_engine_of(items[0].context);
-    struct progress *progress = calloc(n_items, sizeof *progress);
+    struct progress *progress = ramet_alloc(n_items, sizeof *progress);
     if (!progress) return ramet_fail(error, RAMET_E_NO_MEMORY, "no memory for a batch of %zu", n_items);
     ramet_status status = RAMET_OK;
     size_t entered = 0;

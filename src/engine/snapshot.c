@@ -55,9 +55,11 @@ ramet_status ramet_snapshot_save(ramet_context *context, const char *path, const
 }
 
 ramet_status ramet_snapshot_restore(ramet_engine *engine, const char *path, ramet_context **out,
-                                    ramet_snapshot_info *out_info, ramet_error *error) {
+                                    ramet_snapshot_sampler *out_sampler, ramet_snapshot_info *out_info, ramet_error *error) {
     ramet_snapshot_identity id = identity_of(engine);
-    return ramet_store_restore(engine->cache, &id, path, out, NULL, NULL, out_info, error);
+    if (!out_sampler) return ramet_store_restore(engine->cache, &id, path, out, NULL, NULL, out_info, error);
+    *out_sampler = (ramet_snapshot_sampler){0};
+    return ramet_store_restore(engine->cache, &id, path, out, &out_sampler->data, &out_sampler->bytes, out_info, error);
 }
 
 ramet_status ramet_snapshot_read_info(const char *path, ramet_snapshot_info *out, ramet_error *error) {
