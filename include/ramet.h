@@ -269,7 +269,8 @@ ramet_status ramet_snapshot_save(ramet_context *context, const char *path, const
  * last two outputs may be NULL. Errors:
  * E_CORRUPT, E_MODEL_MISMATCH (both digests in the message), E_NUMERICS_MISMATCH, E_BUDGET. */
 ramet_status ramet_snapshot_restore(ramet_engine *engine, const char *path, ramet_context **out,
-                                    ramet_snapshot_sampler *out_sampler, ramet_snapshot_info *out_info, ramet_error *error);
+                                    ramet_snapshot_sampler *out_sampler, ramet_snapshot_info *out_info,
+                                    ramet_error *error);
 /* Reads and checks the header alone; needs no model. */
 ramet_status ramet_snapshot_read_info(const char *path, ramet_snapshot_info *out, ramet_error *error);
 /* Checks every byte; needs no model. */

@@ -69,7 +69,8 @@ static ramet_status time_snapshot(ramet_bench *b, ramet_context *source, uint32_
     ramet_context *restored = NULL;
     TIME(b, RAMET_BENCH_SNAPSHOT, rep, ramet_save_patiently(source, b->scratch.file, &info, error));
     b->snapshot_bytes = info.file_bytes;
-    TIME(b, RAMET_BENCH_RESTORE, rep, ramet_snapshot_restore(b->s.engine, b->scratch.file, &restored, NULL, NULL, error));
+    TIME(b, RAMET_BENCH_RESTORE, rep,
+         ramet_snapshot_restore(b->s.engine, b->scratch.file, &restored, NULL, NULL, error));
     ramet_drop(&restored);
     return RAMET_OK;
 }

@@ -55,7 +55,8 @@ ramet_status ramet_snapshot_save(ramet_context *context, const char *path, const
 }
 
 ramet_status ramet_snapshot_restore(ramet_engine *engine, const char *path, ramet_context **out,
-                                    ramet_snapshot_sampler *out_sampler, ramet_snapshot_info *out_info, ramet_error *error) {
+                                    ramet_snapshot_sampler *out_sampler, ramet_snapshot_info *out_info,
+                                    ramet_error *error) {
     ramet_snapshot_identity id = identity_of(engine);
     if (!out_sampler) return ramet_store_restore(engine->cache, &id, path, out, NULL, NULL, out_info, error);
     *out_sampler = (ramet_snapshot_sampler){0};
