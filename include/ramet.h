@@ -12,8 +12,10 @@
  *   - open/close: an OS resource. create/destroy: one owner. fork: shares, copies nothing. peek: borrowed until
  *     the next call that changes the object. The closing functions take T ** and leave NULL; NULL is allowed.
  *   - Threads: a model is immutable and may be shared. An engine may be called from any thread. A context has
- *     one owner at a time: a second entry returns RAMET_E_BUSY and does nothing.
- *   - The library never prints, never exits and never reads argv or the environment.
+ *     one owner at a time: a second entry returns RAMET_E_BUSY and does nothing. ramet_context_length and
+ *     ramet_context_is_spilled cannot say so: they are for the owner.
+ *   - The library never prints, never exits and never reads argv or the environment. One exception: a broken invariant
+ *     of its own is one line on standard error and abort().
  *   - Text is bytes, meant as UTF-8; any bytes are accepted. Sizes are bytes unless the name says otherwise. */
 #ifndef RAMET_H
 #define RAMET_H
@@ -151,7 +153,7 @@ typedef struct ramet_engine_options {
     uint32_t chunk_tokens;      /* prefill works in chunks of this many; 0: 512. Changes no bit. */
     uint64_t kv_budget_bytes;   /* ceiling of all pages; 0: what n_ctx needs for 16 full contexts */
     uint64_t tree_budget_bytes; /* ceiling of pages held only by the prefix tree; 0: half of the above */
-    const char *kernels;        /* "c", "avx2", "avx512", "neon": no faster than this; NULL: best this CPU has */
+    const char *kernels;        /* "c", "avx2", "avx512": this one, E_ARGUMENT without it; NULL: best this CPU has */
 } ramet_engine_options;
 
 typedef struct ramet_engine_info {
@@ -173,9 +175,11 @@ ramet_status ramet_engine_create(const ramet_model *model, const ramet_engine_op
 void ramet_engine_destroy(ramet_engine **engine); /* after every context on it is closed */
 void ramet_engine_get_info(const ramet_engine *engine, ramet_engine_info *out);
 void ramet_engine_get_stats(ramet_engine *engine, ramet_engine_stats *out);
-/* The numerics_id of a kernel set without any model: runs the micro-model (milliseconds). `kernels` as in the options. */
+/* The numerics_id of a kernel set without any model: runs the micro-model (milliseconds, once per process). `kernels`
+ * as in the options; `out_kernels` may be NULL. */
 ramet_status ramet_numerics(const char *kernels, char out_id[33], const char **out_kernels, ramet_error *error);
-/* Walks everything and checks K1-K9. E_INVARIANT names the first broken one. Cost: all pages and tables. */
+/* Walks everything and checks the invariants of docs/STATE.md; E_INVARIANT names the first broken one. Cost: all pages
+ * and tables. */
 ramet_status ramet_engine_check(ramet_engine *engine, ramet_error *error);
 
 /* --------------------------------------------------------------- context ---- */
@@ -195,7 +199,8 @@ ramet_status ramet_context_close(ramet_context **context, ramet_error *error);
 ramet_status ramet_context_extend(ramet_context *context, const int32_t *tokens, size_t n, ramet_error *error);
 
 /* The same, and every row of logits is handed to `on_rows` in order, in runs: `rows` is [n_rows][n_vocab] for the
- * positions first_pos.. and is borrowed for the call. Rows with a position below `from_pos` are not computed. */
+ * positions first_pos.. and is borrowed for the call. Rows with a position below `from_pos` are not computed. The
+ * engine's forward pass is held meanwhile: `on_rows` must not extend or sync any context of it. */
 typedef void (*ramet_rows_fn)(void *user, uint32_t first_pos, uint32_t n_rows, const float *rows, uint32_t n_vocab);
 ramet_status ramet_context_extend_rows(ramet_context *context, const int32_t *tokens, size_t n, uint32_t from_pos,
                                        ramet_rows_fn on_rows, void *user, ramet_error *error);
@@ -208,12 +213,13 @@ typedef struct ramet_batch_item {
 } ramet_batch_item;
 ramet_status ramet_batch_extend(const ramet_batch_item *items, size_t n_items, ramet_error *error);
 
-/* Makes the context hold exactly these tokens, with logits: keeps the common prefix, runs the rest. *out_kept: tokens that did
- * not run. On failure the context holds the common prefix. */
+/* Makes the context hold exactly these tokens, with logits: keeps the common prefix, runs the rest. *out_kept: tokens
+ * that did not run. On failure the context holds the common prefix, or one token less. */
 ramet_status ramet_context_sync(ramet_context *context, const int32_t *tokens, size_t n, size_t *out_kept,
                                 ramet_error *error);
 
-/* Forgets everything from `n` on. The last logits are gone unless n is the length. Cost: O(1), no page is copied. */
+/* Forgets everything from `n` on. The last logits are gone unless n is the length. Cost: letting go of the pages that
+ * nobody else holds; none is copied. */
 ramet_status ramet_context_truncate(ramet_context *context, uint32_t n, ramet_error *error);
 
 uint32_t ramet_context_length(const ramet_context *context); /* tokens */
@@ -262,12 +268,14 @@ typedef struct ramet_snapshot_sampler {
 } ramet_snapshot_sampler;
 
 /* Writes one portable file: temporary name, fsync, rename, fsync of the directory. An existing file is replaced only
- * by a complete one. "-" as path writes to standard output. `options` may be NULL. */
+ * by a complete one; a device or a pipe is refused. "-" as path writes to standard output. `options` and `out_info` may
+ * be NULL. */
 ramet_status ramet_snapshot_save(ramet_context *context, const char *path, const ramet_snapshot_options *options,
                                  ramet_snapshot_info *out_info, ramet_error *error);
-/* A context with the same tokens, state and last logits. Every byte is checked before the context exists. The
- * last two outputs may be NULL. Errors:
- * E_CORRUPT, E_MODEL_MISMATCH (both digests in the message), E_NUMERICS_MISMATCH, E_BUDGET. */
+/* A context with the same tokens, state and last logits. Every byte is checked before the context exists. The last two
+ * outputs may be NULL. Errors: E_CORRUPT, E_UNSUPPORTED (a newer or encrypted file), E_MODEL_MISMATCH (other weights:
+ * both digests in the message; tokenizer, shape, KV precision), E_NUMERICS_MISMATCH, E_WINDOW, E_BUDGET, E_NOT_FOUND,
+ * E_IO, E_NO_MEMORY. */
 ramet_status ramet_snapshot_restore(ramet_engine *engine, const char *path, ramet_context **out,
                                     ramet_snapshot_sampler *out_sampler, ramet_snapshot_info *out_info,
                                     ramet_error *error);
@@ -278,8 +286,9 @@ ramet_status ramet_snapshot_verify(const char *path, ramet_error *error);
 /* Tokens of a snapshot without a model: *out is malloc'ed. */
 ramet_status ramet_snapshot_read_tokens(const char *path, int32_t **out, uint32_t *out_n, ramet_error *error);
 
-/* Moves the context's state to a file under `directory` and gives its pages back; any later call on the context reads
- * it back by itself, exactly. E_NO_DISK and E_IO leave the context resident. */
+/* Moves the context's state to a file under `directory` and gives its pages back. A later call that needs them reads it
+ * back by itself, exactly; length, tokens, logits and close do without. E_NO_DISK and E_IO leave the context
+ * resident. */
 ramet_status ramet_context_spill(ramet_context *context, const char *directory, ramet_error *error);
 bool ramet_context_is_spilled(const ramet_context *context);
 
@@ -301,7 +310,8 @@ void ramet_sampler_defaults(ramet_sampler *out);
 void ramet_sampler_seed(ramet_sampler *sampler, uint64_t seed, uint64_t branch);
 /* A pure function of its arguments but for sampler->rng. `recent` are the last tokens, oldest first, for the penalty.
  * *out_logprob (may be NULL): natural log-probability under the unmodified softmax. Ties go to the lower id.
- * E_FAILED when no logit is a number; E_NO_MEMORY. */
+ * E_ARGUMENT (temperature, top_p or min_p below 0, repeat_penalty not above 0, NaN); E_FAILED when no logit is a number;
+ * E_NO_MEMORY. */
 ramet_status ramet_sample(ramet_sampler *sampler, const float *logits, uint32_t n_vocab, const int32_t *recent,
                           size_t n_recent, int32_t *out_token, float *out_logprob, ramet_error *error);
 

@@ -20,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static void every_status_has_its_row(void **state) {
@@ -115,6 +116,10 @@ static void a_file_is_published_whole_or_not_at_all(void **state) {
     ramet_error error;
     assert_int_equal(ramet_publish_begin("/nonexistent/x", &p, &error), RAMET_E_NOT_FOUND);
     assert_int_equal(ramet_file_map_open(directory, &map, &error), RAMET_E_ARGUMENT);
+    unlink(path);
+    assert_int_equal(mkfifo(path, 0600), 0); /* as /dev/null would be: neither waited for nor replaced */
+    assert_int_equal(ramet_file_map_open(path, &map, &error), RAMET_E_ARGUMENT);
+    assert_int_equal(ramet_publish_begin(path, &p, &error), RAMET_E_ARGUMENT);
     unlink(path);
     rmdir(directory);
 }

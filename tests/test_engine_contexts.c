@@ -351,6 +351,34 @@ static void every_allocation_may_fail(void **state) {
     ramet_engine_destroy(&engine);
 }
 
+static void a_batch_that_runs_out_of_memory_has_not_happened(void **state) {
+    (void)state;
+    ramet_engine *engine = engine_with((ramet_engine_options){.threads = 1});
+    ramet_context *context = context_with(engine, 63), *other = context_with(engine, 70);
+    bool done = false;
+    for (uint64_t k = 1; !done; k++) {
+        ramet_context *fork = NULL, *second = NULL;
+        assert_int_equal(ramet_context_fork(context, &fork, NULL), RAMET_OK);
+        assert_int_equal(ramet_context_fork(other, &second, NULL), RAMET_OK);
+        const ramet_batch_item items[] = {{fork, tokens + 63, 2}, {second, tokens + 70, 2}};
+        ramet_alloc_fail_after(k);
+        ramet_error error;
+        ramet_status status = ramet_batch_extend(items, 2, &error);
+        ramet_alloc_fail_after(0);
+        done = status == RAMET_OK;
+        assert_true(done || status == RAMET_E_NO_MEMORY);
+        assert_as_cold(fork, done ? 65 : 63); /* logits and all */
+        assert_as_cold(second, done ? 72 : 70);
+        stats_of(engine);
+        ramet_context_close(&fork, NULL);
+        ramet_context_close(&second, NULL);
+        assert_true(k < 100);
+    }
+    ramet_context_close(&context, NULL);
+    ramet_context_close(&other, NULL);
+    ramet_engine_destroy(&engine);
+}
+
 struct shared {
     ramet_engine *engine;
     ramet_context *parent;
@@ -387,11 +415,17 @@ static void sixteen_threads_fork_one_parent(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_fork_allocates_no_page),       cmocka_unit_test(parts_threads_and_chunks_change_no_bit),
-        cmocka_unit_test(sync_runs_only_what_differs),    cmocka_unit_test(a_batch_equals_its_members_alone),
-        cmocka_unit_test(refusals_change_nothing),        cmocka_unit_test(the_tree_finds_the_longest_prefix),
-        cmocka_unit_test(snapshots_move_between_engines), cmocka_unit_test(spilled_contexts_come_back_by_themselves),
-        cmocka_unit_test(every_allocation_may_fail),      cmocka_unit_test(sixteen_threads_fork_one_parent),
+        cmocka_unit_test(a_fork_allocates_no_page),
+        cmocka_unit_test(parts_threads_and_chunks_change_no_bit),
+        cmocka_unit_test(sync_runs_only_what_differs),
+        cmocka_unit_test(a_batch_equals_its_members_alone),
+        cmocka_unit_test(refusals_change_nothing),
+        cmocka_unit_test(the_tree_finds_the_longest_prefix),
+        cmocka_unit_test(snapshots_move_between_engines),
+        cmocka_unit_test(spilled_contexts_come_back_by_themselves),
+        cmocka_unit_test(every_allocation_may_fail),
+        cmocka_unit_test(a_batch_that_runs_out_of_memory_has_not_happened),
+        cmocka_unit_test(sixteen_threads_fork_one_parent),
     };
     return cmocka_run_group_tests_name("contexts", tests, open_model, close_model);
 }

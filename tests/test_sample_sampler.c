@@ -165,6 +165,17 @@ static void odd_logits_do_no_harm(void **state) {
     for (int i = 0; i < N; i++) logits[i] = NAN;
     assert_int_equal(ramet_sample(&s, logits, N, NULL, 0, &token, NULL, &error), RAMET_E_FAILED);
     assert_int_equal(ramet_sample(&s, logits, 0, NULL, 0, &token, NULL, &error), RAMET_E_ARGUMENT);
+    fill(logits);
+    const float bad[] = {NAN, -1};
+    for (int i = 0; i < 2; i++) {
+        for (int field = 0; field < 4; field++) {
+            s = plain();
+            *(float *[]){&s.temperature, &s.top_p, &s.min_p, &s.repeat_penalty}[field] = bad[i];
+            assert_int_equal(ramet_sample(&s, logits, N, NULL, 0, &token, NULL, &error), RAMET_E_ARGUMENT);
+        }
+    }
+    s.repeat_penalty = 0;
+    assert_int_equal(ramet_sample(&s, logits, N, NULL, 0, &token, NULL, &error), RAMET_E_ARGUMENT);
 }
 
 int main(void) {

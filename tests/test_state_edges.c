@@ -121,7 +121,7 @@ static void what_is_refused_changes_nothing(void **state) {
     assert_fails(RAMET_E_BUDGET, ramet_tree_retain(c[0], error));           /* three pages in a tree of two */
     assert_fails(RAMET_E_WINDOW, ramet_context_writable(c[0], (1 << 21) - 39, error));
     assert_fails(RAMET_E_ARGUMENT, ramet_context_rewrite(c[0], 39, 2, error));
-    assert_fails(RAMET_E_ARGUMENT, ramet_context_refill(c[0], error));
+    assert_fails(RAMET_E_ARGUMENT, ramet_context_refill(c[0], NULL, error));
     after = stats_of(cache);
     assert_memory_equal(&before, &after, sizeof after); /* and the tree has lost nothing */
     for (size_t i = 0; i < 3; i++) assert_true(is_lawful(c[i]));
@@ -158,10 +158,16 @@ static void a_spilled_context_comes_back(void **state) {
 
     ramet_context *hog = open_context(cache);
     extend_with(hog, 64, 2);
-    assert_fails(RAMET_E_BUDGET, ramet_context_refill(context, error));
+    assert_fails(RAMET_E_BUDGET, ramet_context_refill(context, NULL, error));
     assert_string_equal(ramet_context_where(context), "a/file");
     ramet_context_destroy(&hog);
-    assert_ok(ramet_context_refill(context, error));
+    ramet_spilled spilled; /* a refill whose reading failed */
+    assert_ok(ramet_context_refill(context, &spilled, error));
+    ramet_context_undo_refill(context, &spilled);
+    ramet_spilled_free(&spilled);
+    assert_string_equal(ramet_context_where(context), "a/file");
+    check(cache);
+    assert_ok(ramet_context_refill(context, NULL, error));
     assert_null(ramet_context_where(context));
     for (uint32_t pos = 0; pos < 100; pos++)
         memcpy(ramet_context_page_write(context, pos) + pos % 16 * POSITION_BYTES, saved[pos], POSITION_BYTES);
@@ -332,7 +338,7 @@ static ramet_status do_drop(world *w, ramet_error *error) {
     return ramet_context_drop(w->c[1], "x", error);
 }
 static ramet_status do_refill(world *w, ramet_error *error) {
-    return ramet_context_refill(w->c[2], error);
+    return ramet_context_refill(w->c[2], NULL, error);
 }
 
 /* Three relatives of which two are kept; the last one may be spilled. */

@@ -317,7 +317,7 @@ static void do_refill(pair *p, uint32_t i) {
     ramet_error error = {0};
     ramet_status status;
     twin_context *c = &p->twin->contexts[i];
-    if (!BOTH(ramet_context_refill(p->contexts[i], &error), twin_refill(p->twin, c))) return;
+    if (!BOTH(ramet_context_refill(p->contexts[i], NULL, &error), twin_refill(p->twin, c))) return;
     for (uint32_t pos = 0; pos < c->text.n; pos++) {
         require(memcmp(bytes_at(p->contexts[i], pos), zeros, TWIN_BYTES) == 0, "position %u is not zero after a refill",
                 pos);

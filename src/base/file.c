@@ -14,33 +14,39 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-ramet_status ramet_file_map_open(const char *path, ramet_file_map *out, ramet_error *error) {
-    *out = (ramet_file_map){0};
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return ramet_fail_errno(error, "cannot open %s", path);
+/* O_NONBLOCK: opening a FIFO must not wait for a writer. */
+ramet_status ramet_file_open(const char *path, int *out_fd, uint64_t *out_bytes, ramet_error *error) {
     struct stat st;
-    if (fstat(fd, &st) != 0) {
-        ramet_status status = ramet_fail_errno(error, "cannot stat %s", path);
+    *out_fd = -1;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0) return ramet_fail_errno(error, "cannot open %s", path);
+    ramet_status status = RAMET_OK;
+    if (fstat(fd, &st) != 0)
+        status = ramet_fail_errno(error, "cannot stat %s", path);
+    else if (!S_ISREG(st.st_mode))
+        status = ramet_fail(error, RAMET_E_ARGUMENT, "%s is not a regular file", path);
+    if (status != RAMET_OK) {
         close(fd);
         return status;
     }
-    if (!S_ISREG(st.st_mode)) {
-        close(fd);
-        return ramet_fail(error, RAMET_E_ARGUMENT, "%s is not a regular file", path);
-    }
-    if (st.st_size == 0) {
-        close(fd);
-        return RAMET_OK;
-    }
-    void *data = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-    if (data == MAP_FAILED) {
-        ramet_status status = ramet_fail_errno(error, "cannot map %s", path);
-        close(fd);
-        return status;
-    }
-    close(fd);
-    *out = (ramet_file_map){.data = data, .bytes = (uint64_t)st.st_size};
+    *out_fd = fd;
+    *out_bytes = (uint64_t)st.st_size;
     return RAMET_OK;
+}
+
+ramet_status ramet_file_map_open(const char *path, ramet_file_map *out, ramet_error *error) {
+    int fd;
+    uint64_t bytes = 0;
+    *out = (ramet_file_map){0};
+    RAMET_TRY(ramet_file_open(path, &fd, &bytes, error));
+    ramet_status status = RAMET_OK;
+    void *data = bytes ? mmap(NULL, (size_t)bytes, PROT_READ, MAP_PRIVATE, fd, 0) : NULL;
+    if (data == MAP_FAILED)
+        status = ramet_fail_errno(error, "cannot map %s", path);
+    else
+        *out = (ramet_file_map){.data = data, .bytes = bytes};
+    close(fd);
+    return status;
 }
 
 void ramet_file_map_close(ramet_file_map *map) {
@@ -70,6 +76,9 @@ ramet_status ramet_publish_begin(const char *path, ramet_publisher *out, ramet_e
         out->is_stdout = true;
         return RAMET_OK;
     }
+    struct stat st; /* the rename would put a file in the place of /dev/null */
+    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
+        return ramet_fail(error, RAMET_E_ARGUMENT, "%s is not a regular file; - is standard output", path);
     out->path = strdup(path);
     out->temporary = temporary_name(path);
     if (!out->path || !out->temporary) {

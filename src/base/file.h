@@ -5,6 +5,9 @@
 
 #include "base/error.h"
 
+/* Opens a regular file for reading; E_ARGUMENT for anything else. The caller closes the descriptor. */
+ramet_status ramet_file_open(const char *path, int *out_fd, uint64_t *out_bytes, ramet_error *error);
+
 /* A read-only mapping of a whole file. An empty file maps to data = NULL, bytes = 0. If somebody truncates the file while
  * it is mapped, a touch raises SIGBUS: mmap cannot prevent that (documented for users). */
 typedef struct ramet_file_map {
@@ -24,6 +27,7 @@ typedef struct ramet_publisher {
     char *path, *temporary;
 } ramet_publisher;
 
+/* E_ARGUMENT when `path` is a device, a pipe or a socket. */
 ramet_status ramet_publish_begin(const char *path, ramet_publisher *out, ramet_error *error);
 /* All of it or an error; short writes and EINTR are handled. */
 ramet_status ramet_publish_write(ramet_publisher *p, const void *data, size_t bytes, ramet_error *error);

@@ -1,5 +1,4 @@
-/* bandwidth.h - how fast this machine reads and copies memory right now: the limits that bench rows are held against.
- */
+/* bandwidth.h - how fast this machine reads and copies memory right now: the limits that bench rows run into. */
 #ifndef RAMET_CLI_BANDWIDTH_H
 #define RAMET_CLI_BANDWIDTH_H
 

@@ -74,6 +74,7 @@ ramet_status ramet_cmd_ctx_build(const ramet_options *o, ramet_error *error) {
     if (!o->output) return ramet_fail(error, RAMET_E_ARGUMENT, "where to? Give -o FILE.ramet");
     if (o->json && strcmp(o->output, "-") == 0)
         return ramet_fail(error, RAMET_E_ARGUMENT, "-o - and --json both want standard output");
+    RAMET_TRY(ramet_output_check(o->output, error));
     RAMET_TRY(ramet_input_text(o, &text, &bytes, error));
     ramet_status status = ramet_session_open(o, &s, error);
     if (status == RAMET_OK) status = build_context(o, &s, text, bytes, error);

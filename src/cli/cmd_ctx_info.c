@@ -5,19 +5,27 @@
 
 #include <inttypes.h>
 
+static void print_row(const char *label, const char *text) {
+    fputs(label, stdout);
+    ramet_print_clean(stdout, text[0] ? text : "-");
+    putchar('\n');
+}
+
 static void print_text(const char *file, const ramet_snapshot_info *s, bool verified) {
-    printf("file            %s\n", file);
-    printf("model           %s (%s)\n", s->model_name, s->arch);
+    char model[sizeof s->model_name + sizeof s->arch + 4];
+    snprintf(model, sizeof model, "%s (%s)", s->model_name, s->arch);
+    print_row("file            ", file);
+    print_row("model           ", model);
     printf("weights sha256  %s\n", s->weights_sha256);
     printf("tokenizer       %s\n", s->tokenizer_sha256);
-    printf("numerics id     %s\n", s->numerics_id);
+    print_row("numerics id     ", s->numerics_id);
     printf("tokens          %" PRIu32 "%s\n", s->n_tokens, s->has_logits ? ", with the logits after the last" : "");
     printf("layers          %" PRIu32 ", %" PRIu32 " KV heads of %" PRIu32 "\n", s->n_layers, s->n_kv_heads,
            s->head_dim);
     printf("vocabulary      %" PRIu32 "\n", s->n_vocab);
     printf("kv, stored as   %s, %s\n", ramet_kv_name(s->kv), ramet_kv_name(s->payload));
-    printf("owner           %s\n", s->owner[0] ? s->owner : "-");
-    printf("marking         %s\n", s->marking[0] ? s->marking : "-");
+    print_row("owner           ", s->owner);
+    print_row("marking         ", s->marking);
     printf("encrypted       %s\n", s->encrypted ? "yes" : "no");
     printf("format          %" PRIu32 "\n", s->format_version);
     printf("size            %s", ramet_label_bytes(s->file_bytes).text);

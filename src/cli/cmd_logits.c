@@ -177,6 +177,7 @@ ramet_status ramet_cmd_logits(const ramet_options *o, ramet_error *error) {
     if (!o->output) return ramet_fail(error, RAMET_E_ARGUMENT, "where to? Give -o OUT.npy");
     if (o->json && strcmp(o->output, "-") == 0)
         return ramet_fail(error, RAMET_E_ARGUMENT, "-o - and --json both want standard output");
+    RAMET_TRY(ramet_output_check(o->output, error));
     job j = {.o = o};
     ramet_status status = run(&j, error);
     ramet_session_close(&j.s);

@@ -2,6 +2,7 @@
  * double precision and use libm: this measures the model, it is not part of it. */
 #define _GNU_SOURCE
 #include "base/clock.h"
+#include "base/memory.h"
 #include "cli/commands.h"
 #include "cli/json.h"
 #include "cli/session.h"
@@ -47,7 +48,7 @@ static ramet_status score_window(ramet_engine *engine, score *sc, ramet_error *e
 static ramet_status score_text(ramet_session *s, const ramet_options *o, const int32_t *tokens, size_t n, score *sc,
                                uint64_t *out_windows, ramet_error *error) {
     size_t lead = s->info.adds_bos && s->info.bos >= 0 ? 1 : 0, step = o->window - lead;
-    int32_t *window = malloc(o->window * sizeof *window);
+    int32_t *window = ramet_alloc(o->window, sizeof *window);
     if (!window) return ramet_fail(error, RAMET_E_NO_MEMORY, "no memory for a window of %u tokens", o->window);
     ramet_status status = RAMET_OK;
     *out_windows = 0;

@@ -27,6 +27,15 @@ void ramet_progress(const ramet_options *o, const char *what, uint64_t done, uin
         fprintf(stderr, "\r%70s\r", "");
 }
 
+void ramet_print_clean(FILE *out, const char *text) {
+    for (; *text; text++) {
+        unsigned char c = (unsigned char)*text;
+        bool is_c1 = c == 0xC2 && (unsigned char)text[1] >= 0x80 && (unsigned char)text[1] < 0xA0;
+        fputc(c < 0x20 || c == 0x7F || is_c1 ? '?' : c, out);
+        if (is_c1) text++;
+    }
+}
+
 /* -------------------------------------------------------------- labels ---- */
 
 ramet_label ramet_label_bytes(uint64_t bytes) {
@@ -75,8 +84,7 @@ double ramet_per_second(double amount, uint64_t nanoseconds) {
 
 enum { MAX_WATCHED = 4, MAX_PATH = 512 };
 static volatile sig_atomic_t is_patient, was_interrupted;
-/* A worker thread may run the handler at any moment: a slot counts only once its first byte is set, which comes last.
- */
+/* A worker thread may run the handler at any moment: a slot counts only once its first byte is set, which is last. */
 static volatile char watched[MAX_WATCHED][MAX_PATH];
 
 static void end_process(int signal_number) {
@@ -88,7 +96,7 @@ static void end_process(int signal_number) {
 }
 
 static void handle_signal(int signal_number) {
-    if (!is_patient || was_interrupted) end_process(signal_number);
+    if (!is_patient || was_interrupted || signal_number == SIGPIPE) end_process(signal_number);
     was_interrupted = 1;
 }
 
@@ -96,6 +104,15 @@ static void fill_set(sigset_t *set) {
     sigemptyset(set);
     sigaddset(set, SIGINT);
     sigaddset(set, SIGTERM);
+    sigaddset(set, SIGHUP);
+    sigaddset(set, SIGPIPE);
+}
+
+/* Not when whoever started us wants it ignored, as nohup does. */
+static void handle_unless_ignored(int signal_number, const struct sigaction *action) {
+    struct sigaction before;
+    if (sigaction(signal_number, NULL, &before) == 0 && before.sa_handler != SIG_IGN)
+        sigaction(signal_number, action, NULL);
 }
 
 void ramet_signals_install(void) {
@@ -103,6 +120,9 @@ void ramet_signals_install(void) {
     fill_set(&action.sa_mask);
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
+    handle_unless_ignored(SIGHUP, &action);
+    handle_unless_ignored(SIGPIPE, &action);
+    signal(SIGXFSZ, SIG_IGN); /* past a file size limit write fails, which is an error like any other */
 }
 
 void ramet_signals_patient(bool patient) {

@@ -8,6 +8,9 @@
 /* One line to standard error, unless --quiet. */
 void ramet_say(const ramet_options *o, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* Text out of a file or a file's name, for a terminal: control characters become '?'. */
+void ramet_print_clean(FILE *out, const char *text);
+
 /* A line that overwrites itself, on a terminal only; done == total takes it away. */
 void ramet_progress(const ramet_options *o, const char *what, uint64_t done, uint64_t total);
 
@@ -20,8 +23,9 @@ ramet_label ramet_label_duration(uint64_t nanoseconds);       /* "175 ms" */
 ramet_label ramet_label_count(uint64_t n);                    /* "1,024" */
 double ramet_per_second(double amount, uint64_t nanoseconds); /* NaN when no time passed */
 
-/* SIGINT and SIGTERM end the process with 128 + the signal's number, after removing the watched files. While a command
- * is patient the first one only sets a flag, so that it can end between two steps. */
+/* SIGINT, SIGTERM, SIGHUP and SIGPIPE end the process with 128 + the signal's number, after removing the watched files.
+ * While a command is patient the first one, unless it is SIGPIPE, only sets a flag, so that it can end between two
+ * steps. */
 void ramet_signals_install(void);
 void ramet_signals_patient(bool patient);
 bool ramet_interrupted(void);

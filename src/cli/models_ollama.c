@@ -1,6 +1,5 @@
 /* models_ollama.c - Ollama's store: manifests/HOST/NAMESPACE/NAME/TAG is a JSON file that names the blob of each layer.
- * A model in its library goes by NAME:TAG, others by NAMESPACE/NAME:TAG, and HOST/ in front where it is not the usual.
- */
+ * A model in its library goes by NAME:TAG, others by NAMESPACE/NAME:TAG, with HOST/ in front of an unusual one. */
 #define _GNU_SOURCE
 #include "cli/models.h"
 
@@ -20,8 +19,7 @@ typedef struct walk {
     unsigned depth;
 } walk;
 
-/* Digest of the layer that holds the weights, "sha256:..."; NULL when the manifest has none. Borrowed from `manifest`.
- */
+/* Digest of the layer that holds the weights, "sha256:...", borrowed from `manifest`; NULL when it has none. */
 static const char *digest_of(const json_t *manifest) {
     const json_t *layers = json_object_get(manifest, "layers");
     for (size_t i = 0; i < json_array_size(layers); i++) {

@@ -8,6 +8,7 @@
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* --------------------------------------------------------------- model ---- */
@@ -121,6 +122,27 @@ void ramet_session_close(ramet_session *s) {
 void ramet_drop(ramet_context **context) {
     ramet_status status = ramet_context_close(context, NULL);
     RAMET_ASSERT(status == RAMET_OK, "a context of this command is busy");
+}
+
+static ramet_status check_directory_of(const char *path, ramet_error *error) {
+    const char *slash = strrchr(path, '/');
+    char *directory = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
+    if (!directory) return ramet_fail(error, RAMET_E_NO_MEMORY, "no memory");
+    ramet_status status = RAMET_OK;
+    if (access(directory, W_OK | X_OK) != 0)
+        status = ramet_fail_errno(error, "cannot write to directory %s", directory);
+    free(directory);
+    return status;
+}
+
+ramet_status ramet_output_check(const char *path, ramet_error *error) {
+    struct stat st;
+    size_t n = strlen(path);
+    if (strcmp(path, "-") == 0) return RAMET_OK;
+    if (n == 0 || path[n - 1] == '/') return ramet_fail(error, RAMET_E_ARGUMENT, "-o '%s' names no file", path);
+    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))
+        return ramet_fail(error, RAMET_E_ARGUMENT, "-o %s is not a regular file; -o - writes to standard output", path);
+    return check_directory_of(path, error);
 }
 
 ramet_status ramet_save_patiently(ramet_context *context, const char *path, ramet_snapshot_info *out_info,

@@ -36,6 +36,9 @@ typedef struct ramet_input_file {
 ramet_status ramet_input_file_open(const char *path, ramet_input_file *out, ramet_error *error);
 void ramet_input_file_close(ramet_input_file *f);
 
+/* Fails now, not after minutes of work, when `path` cannot become a file: its directory is missing or closed to us, or
+ * it is a directory or a device, which a rename would replace. "-" is fine. */
+ramet_status ramet_output_check(const char *path, ramet_error *error);
 /* Saves with signals held back, so that none leaves a temporary file; E_INTERRUPTED if one came. */
 ramet_status ramet_save_patiently(ramet_context *context, const char *path, ramet_snapshot_info *out_info,
                                   ramet_error *error);

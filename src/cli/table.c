@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "cli/table.h"
 #include "base/memory.h"
+#include "cli/console.h"
 
 #include <stdarg.h>
 #include <stdlib.h>
@@ -46,7 +47,7 @@ static size_t width_of(const char *text) {
 static void print_padded(FILE *out, const char *text, size_t width, bool right, bool pad_end) {
     size_t have = width_of(text), blanks = width > have ? width - have : 0;
     if (right) fprintf(out, "%*s", (int)blanks, "");
-    fputs(text, out);
+    ramet_print_clean(out, text);
     if (!right && pad_end) fprintf(out, "%*s", (int)blanks, "");
 }
 

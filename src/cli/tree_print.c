@@ -73,7 +73,10 @@ static ramet_status draw_node(drawing *d, const ramet_leaf *leaves, size_t n, ui
     printf("%s%s +%" PRIu32 " = %" PRIu32 "  ", d->indent,
            is_last ? "\xE2\x94\x94\xE2\x94\x80" : "\xE2\x94\x9C\xE2\x94\x80", to - from, to);
     RAMET_TRY(print_edge(d, leaves[0].tokens + from, to - from, error));
-    for (size_t i = 0; i < ending; i++) printf("%s%s", i ? ", " : "  ", leaves[i].file);
+    for (size_t i = 0; i < ending; i++) {
+        fputs(i ? ", " : "  ", stdout);
+        ramet_print_clean(stdout, leaves[i].file);
+    }
     putchar('\n');
     if (length + 8 < sizeof d->indent)
         snprintf(d->indent + length, sizeof d->indent - length, "%s", is_last ? "   " : "\xE2\x94\x82  ");
@@ -139,10 +142,14 @@ static uint64_t count_tokens(const ramet_leaf *leaves, size_t n) {
 static ramet_status draw_tree(drawing *d, const ramet_leaf *leaves, size_t n, ramet_error *error) {
     size_t empty = count_ending(leaves, n, 0);
     uint64_t total = count_tokens(leaves, n), kept = ramet_unique_tokens(leaves, n);
-    printf("%s (%.12s...)  %zu contexts, %s tokens", leaves[0].info.model_name, leaves[0].info.weights_sha256, n,
-           ramet_label_count(total).text);
+    ramet_print_clean(stdout, leaves[0].info.model_name);
+    printf(" (%.12s...)  %zu contexts, %s tokens", leaves[0].info.weights_sha256, n, ramet_label_count(total).text);
     printf(", %s when shared\n", ramet_label_count(kept).text);
-    for (size_t i = 0; i < empty; i++) printf("   empty  %s\n", leaves[i].file);
+    for (size_t i = 0; i < empty; i++) {
+        fputs("   empty  ", stdout);
+        ramet_print_clean(stdout, leaves[i].file);
+        putchar('\n');
+    }
     return draw_children(d, leaves + empty, n - empty, 0, error);
 }
 

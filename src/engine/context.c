@@ -40,7 +40,21 @@ static ramet_status check_tokens(const ramet_engine *e, const ramet_batch_item *
         if (item->tokens[i] < 0 || (uint32_t)item->tokens[i] >= n_vocab)
             return ramet_fail(error, RAMET_E_ARGUMENT, "token id %d is outside the vocabulary of %u", item->tokens[i],
                               n_vocab);
-    return ramet_context_writable(item->context, (uint32_t)item->n, error);
+    return RAMET_OK;
+}
+
+/* Everything that can fail, before anything happens: what is left behind on failure is memory set aside, nothing else. */
+static ramet_status prepare(const ramet_engine *e, const ramet_batch_item *items, size_t n_items,
+                            struct progress *progress, ramet_error *error) {
+    for (size_t i = 0; i < n_items; i++)
+        progress[i] = (struct progress){.start = ramet_context_length(items[i].context)};
+    for (size_t i = 0; i < n_items; i++) {
+        if (items[i].n == 0) continue;
+        RAMET_TRY(check_tokens(e, &items[i], error));
+        RAMET_TRY(ramet_context_writable(items[i].context, (uint32_t)items[i].n, error));
+        RAMET_TRY(ramet_context_reserve_logits(items[i].context, error));
+    }
+    return RAMET_OK;
 }
 
 /* The spans of the next run: as many tokens of each item in turn as fit. */
@@ -74,8 +88,8 @@ static void hand_out_rows(ramet_engine *e, const struct rows_wanted *wanted, con
 }
 
 /* After a run: commits every span, and gives the contexts that are through their last logits. */
-static ramet_status finish_run(ramet_engine *e, const ramet_batch_item *items, size_t n_items,
-                               struct progress *progress, uint32_t n_spans, ramet_error *error) {
+static void finish_run(ramet_engine *e, const ramet_batch_item *items, size_t n_items, struct progress *progress,
+                       uint32_t n_spans) {
     uint32_t row = 0, s = 0;
     for (size_t i = 0; i < n_items && s < n_spans; i++) {
         if (e->spans[s].context != items[i].context) continue;
@@ -85,35 +99,34 @@ static ramet_status finish_run(ramet_engine *e, const ramet_batch_item *items, s
         row += span->n;
         if (progress[i].done < items[i].n) continue;
         float *logits = ramet_context_logits_writable(span->context);
-        if (!logits) return ramet_fail(error, RAMET_E_NO_MEMORY, "no memory for a row of logits");
+        RAMET_ASSERT(logits, "a reserved row of logits is gone");
         ramet_forward_logits(e->forward, row - 1, 1, logits, ramet_forward_logits_stride(e->forward));
+    }
+}
+
+/* All items, entered by the caller. The lock is taken run by run, so that a long prompt does not keep others waiting. */
+static ramet_status run_items(ramet_engine *e, const ramet_batch_item *items, size_t n_items, struct progress *progress,
+                              const struct rows_wanted *wanted, ramet_error *error) {
+    ramet_status status = prepare(e, items, n_items, progress, error);
+    if (status != RAMET_OK) { /* pages made ready ahead go back where that is possible */
+        for (size_t i = 0; i < n_items; i++) ramet_context_cut(items[i].context, progress[i].start, NULL);
+        return status;
+    }
+    for (uint32_t n_spans = 1; n_spans > 0;) {
+        pthread_mutex_lock(&e->run_lock);
+        n_spans = next_spans(e, items, n_items, progress);
+        if (n_spans > 0) {
+            ramet_forward_run(e->forward, e->spans, n_spans);
+            if (wanted) hand_out_rows(e, wanted, &e->spans[0]);
+            finish_run(e, items, n_items, progress, n_spans);
+        }
+        pthread_mutex_unlock(&e->run_lock);
     }
     return RAMET_OK;
 }
 
-/* All items, entered by the caller. On failure every context is cut back to where it started. */
-static ramet_status run_items(ramet_engine *e, const ramet_batch_item *items, size_t n_items, struct progress *progress,
-                              const struct rows_wanted *wanted, ramet_error *error) {
-    ramet_status status = RAMET_OK;
-    for (size_t i = 0; i < n_items; i++)
-        progress[i] = (struct progress){.start = ramet_context_length(items[i].context)};
-    for (size_t i = 0; i < n_items && status == RAMET_OK; i++) status = check_tokens(e, &items[i], error);
-    pthread_mutex_lock(&e->run_lock);
-    uint32_t n_spans;
-    while (status == RAMET_OK && (n_spans = next_spans(e, items, n_items, progress)) > 0) {
-        ramet_forward_run(e->forward, e->spans, n_spans);
-        if (wanted) hand_out_rows(e, wanted, &e->spans[0]);
-        status = finish_run(e, items, n_items, progress, n_spans, error);
-    }
-    pthread_mutex_unlock(&e->run_lock);
-    for (size_t i = 0; status != RAMET_OK && i < n_items; i++)
-        ramet_context_cut(items[i].context, progress[i].start, NULL);
-    return status;
-}
-
 static ramet_status extend(ramet_context *context, const int32_t *tokens, size_t n, const struct rows_wanted *wanted,
                            ramet_error *error) {
-    if (n == 0) return RAMET_OK;
     RAMET_TRY(ramet_engine_enter(context, error));
     ramet_batch_item item = {.context = context, .tokens = tokens, .n = n};
     struct progress progress;

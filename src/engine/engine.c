@@ -5,21 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const kv_names[] = {"f32", "f16", "vq8", "q8"};
-
-const char *ramet_kv_name(ramet_kv kv) {
-    return (size_t)kv < 4 ? kv_names[kv] : "unknown";
-}
-
-bool ramet_kv_parse(const char *name, ramet_kv *out) {
-    for (int i = 0; i < 4; i++)
-        if (strcmp(name, kv_names[i]) == 0) {
-            *out = (ramet_kv)i;
-            return true;
-        }
-    return false;
-}
-
 static uint32_t min_u32(uint32_t a, uint32_t b) {
     return a < b ? a : b;
 }

@@ -35,8 +35,7 @@ struct micro {
     ramet_weights weights; /* first: ramet_micro_destroy gets its address */
     ramet_layer layers[N_LAYERS];
     float *floats;
-    uint8_t *panels[N_MATRICES];
-    uint32_t n_floats, n_matrices;
+    uint32_t n_floats;
     uint64_t rng;
 };
 
@@ -78,7 +77,6 @@ static bool make_matrix(struct micro *m, int type, uint32_t n_rows, uint32_t n_k
                           .panel_bytes = ramet_panel_bytes(r->dtype, n_k)};
     uint8_t *rows = ramet_alloc(RAMET_LANES, row_bytes);
     uint8_t *panels = ramet_map((size_t)(out->n_panels * out->panel_bytes));
-    m->panels[m->n_matrices++] = panels;
     out->panels = panels;
     for (uint32_t panel = 0; rows && panels && panel < out->n_panels; panel++) {
         const uint8_t *pointers[RAMET_LANES];

@@ -115,6 +115,7 @@ static const char *known_name(const char *kernels) {
 
 ramet_status ramet_numerics(const char *kernels, char out_id[33], const char **out_kernels, ramet_error *error) {
     const char *wanted = kernels ? known_name(kernels) : NULL, *name = NULL;
+    if (out_kernels) *out_kernels = NULL;
     if (kernels && !wanted) return ramet_fail(error, RAMET_E_ARGUMENT, "this CPU has no kernels named '%s'", kernels);
     ramet_status status = RAMET_OK;
     pthread_mutex_lock(&lock);

@@ -17,16 +17,12 @@ enum { SUBJECT_TOKENS = 160, TAIL = 4, SLOW_TOKENS = 24 };
 
 static const char text[] =
     "A strawberry plant sends out runners. Where a runner touches the ground it roots, and a new plant stands there "
-    "that is "
-    "the old one over again: same leaves, same fruit, free to grow somewhere else. Gardeners cut the runner and the "
-    "two live "
-    "apart. What was learnt before the cut belongs to both; what comes after belongs to one. In the same way a reader "
-    "may "
-    "stop at page 117, follow two different endings, and come back to the very same page. Nothing about the page has "
-    "changed: not a word, not a comma. That is the promise which is checked here, with numbers such as 3.14159 and "
-    "2,048, "
-    "with odd marks (like these) and with \xc3\xa9t\xc3\xa9, \xe6\x97\xa5\xe6\x9c\xac and \xf0\x9f\x8c\xb1 mixed "
-    "in.\n\n"
+    "that is the old one over again: same leaves, same fruit, free to grow somewhere else. Gardeners cut the runner "
+    "and the two live apart. What was learnt before the cut belongs to both; what comes after belongs to one. In the "
+    "same way a reader may stop at page 117, follow two different endings, and come back to the very same page. "
+    "Nothing about the page has changed: not a word, not a comma. That is the promise which is checked here, with "
+    "numbers such as 3.14159 and 2,048, with odd marks (like these) and with \xc3\xa9t\xc3\xa9, "
+    "\xe6\x97\xa5\xe6\x9c\xac and \xf0\x9f\x8c\xb1 mixed in.\n\n"
     "for (int i = 0; i < 64; i++) total += page[i];\n";
 
 /* ---- reporting and comparing ---- */
@@ -359,7 +355,8 @@ static ramet_status prepare_tokens(ramet_subject *s, ramet_error *error) {
     s->tokens = ramet_alloc(SUBJECT_TOKENS, sizeof *s->tokens);
     for (uint32_t i = 0; s->tokens && n > 0 && i < SUBJECT_TOKENS; i++) s->tokens[i] = once[i % n];
     free(once);
-    if (!s->tokens || n == 0) return ramet_fail(error, RAMET_E_NO_MEMORY, "no tokens to verify with");
+    if (!s->tokens) return ramet_fail(error, RAMET_E_NO_MEMORY, "no memory for %d tokens", SUBJECT_TOKENS);
+    if (n == 0) return ramet_fail(error, RAMET_E_FAILED, "the tokenizer gives no tokens to verify with");
     s->n = SUBJECT_TOKENS;
     return RAMET_OK;
 }

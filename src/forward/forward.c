@@ -154,6 +154,16 @@ uint32_t ramet_forward_logits_stride(const ramet_forward *forward) {
 
 /* ---- a run ---- */
 
+/* Every page that the run will write belongs to its context alone: asked once, not per row and layer. */
+static void claim_pages(const ramet_forward *f) {
+    for (uint32_t s = 0; s < f->n_spans; s++) {
+        const ramet_span *span = &f->spans[s];
+        for (uint32_t pos = span->pos; pos < span->pos + span->n;
+             pos += f->layout->page_tokens - pos % f->layout->page_tokens)
+            ramet_context_page_write(span->context, pos);
+    }
+}
+
 /* Rows in span order, and the blocks of rows that attention works on. */
 static void index_rows(ramet_forward *f) {
     f->n_rows = f->n_blocks = 0;
@@ -186,6 +196,7 @@ void ramet_forward_run(ramet_forward *f, const ramet_span *spans, uint32_t n_spa
     f->n_spans = n_spans;
     index_rows(f);
     if (f->n_rows == 0) return;
+    claim_pages(f);
     ramet_pool_run(f->pool, f->n_rows, embed_row, f);
     ramet_rope_fill(f);
     ramet_dense_layers(f);

@@ -48,7 +48,7 @@ typedef struct ramet_gguf_tensor {
 /* Opens one file, or the first (or any) part of a split model "name-00001-of-00004.gguf": all parts are opened. Errors
  * name the file and the key or tensor. */
 ramet_status ramet_gguf_open(const char *path, ramet_gguf **out, ramet_error *error);
-/* The same over memory that stays valid; for tests, fuzzing and the micro-model. `name` is used in messages. */
+/* The same over memory that stays valid; for tests and fuzzing. `name` is used in messages. */
 ramet_status ramet_gguf_open_memory(const uint8_t *data, uint64_t bytes, const char *name, ramet_gguf **out,
                                     ramet_error *error);
 void ramet_gguf_close(ramet_gguf **gguf);

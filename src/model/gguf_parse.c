@@ -25,14 +25,11 @@ typedef struct cursor {
     ramet_error *error;
 } cursor;
 
+/* Of a string and an array: at least. */
 static const uint8_t value_bytes[] = {
-    [RAMET_GGUF_U8] = 1,     [RAMET_GGUF_I8] = 1,
-    [RAMET_GGUF_U16] = 2,    [RAMET_GGUF_I16] = 2,
-    [RAMET_GGUF_U32] = 4,    [RAMET_GGUF_I32] = 4,
-    [RAMET_GGUF_F32] = 4,    [RAMET_GGUF_BOOL] = 1,
-    [RAMET_GGUF_STRING] = 8, /* at least */
-    [RAMET_GGUF_ARRAY] = 12, /* at least */[RAMET_GGUF_U64] = 8,
-    [RAMET_GGUF_I64] = 8,    [RAMET_GGUF_F64] = 8,
+    [RAMET_GGUF_U8] = 1,  [RAMET_GGUF_I8] = 1,  [RAMET_GGUF_U16] = 2,  [RAMET_GGUF_I16] = 2,    [RAMET_GGUF_U32] = 4,
+    [RAMET_GGUF_I32] = 4, [RAMET_GGUF_F32] = 4, [RAMET_GGUF_BOOL] = 1, [RAMET_GGUF_STRING] = 8, [RAMET_GGUF_ARRAY] = 12,
+    [RAMET_GGUF_U64] = 8, [RAMET_GGUF_I64] = 8, [RAMET_GGUF_F64] = 8,
 };
 enum { N_VALUE_TYPES = sizeof value_bytes };
 

@@ -74,8 +74,7 @@ typedef struct ramet_weights {
 ramet_status ramet_hparams_read(const ramet_gguf *gguf, ramet_hparams *out, ramet_error *error);
 
 /* Reads, checks and repacks all weights; missing tensors are listed by name. The file's pages are given back as they
- * are read. `lora_path` may be NULL. `pool` may be NULL. *out has fixed address and is freed by ramet_weights_destroy.
- */
+ * are read. `lora_path` and `pool` may be NULL. *out has a fixed address and is freed by ramet_weights_destroy. */
 ramet_status ramet_weights_load(const ramet_gguf *gguf, const char *lora_path, float lora_scale, ramet_pool *pool,
                                 ramet_weights **out, ramet_error *error);
 void ramet_weights_destroy(ramet_weights **weights);

@@ -33,8 +33,9 @@ static void decode_bf16(const uint8_t *block, float *out) {
     *out = ramet_bf16_to_f32(read_u16(block));
 }
 
-/* ---- blocks of 32: byte i of qs holds elements i (low half) and 16 + i (high half); bit e of qh is element e's fifth
- * ---- */
+/* ---- blocks of 32 ---- */
+
+/* Byte i of qs holds elements i (low half) and 16 + i (high half); bit e of qh is element e's fifth. */
 
 static int read_nibble(const uint8_t *qs, int e) {
     return e < 16 ? qs[e] & 15 : qs[e - 16] >> 4;
@@ -72,8 +73,7 @@ static void decode_q8_0(const uint8_t *block, float *out) {
 
 /* ---- K-quants, blocks of 256 ---- */
 
-/* Two bits of element e: each 128 elements share 32 bytes, which hold elements l, 32 + l, 64 + l, 96 + l from bit 0 up.
- */
+/* Two bits of element e: 128 elements share 32 bytes, which hold elements l, 32 + l, 64 + l, 96 + l from bit 0 up. */
 static int read_pair(const uint8_t *qs, int e) {
     return qs[e / 128 * 32 + e % 32] >> (e / 32 % 4 * 2) & 3;
 }

@@ -21,6 +21,25 @@ static bool has_scales(ramet_kv_code code) {
     return code >= RAMET_KV_CODE_Q8;
 }
 
+/* ----------------------------------------------------------------- names ---- */
+
+static const char *const names[] = {
+    [RAMET_KV_F32] = "f32", [RAMET_KV_F16] = "f16", [RAMET_KV_VQ8] = "vq8", [RAMET_KV_Q8] = "q8"};
+enum { N_NAMES = sizeof names / sizeof names[0] };
+
+const char *ramet_kv_name(ramet_kv kv) {
+    return (size_t)kv < N_NAMES ? names[kv] : "unknown";
+}
+
+bool ramet_kv_parse(const char *name, ramet_kv *out) {
+    for (int i = 0; i < N_NAMES; i++)
+        if (strcmp(name, names[i]) == 0) {
+            *out = (ramet_kv)i;
+            return true;
+        }
+    return false;
+}
+
 /* ---------------------------------------------------------------- layout ---- */
 
 static bool choose_codes(ramet_kv_layout *l) {

@@ -13,7 +13,8 @@
  * An exported position ("row") is position-major: for each layer, for each kv head K, then for each kv head V; a vector
  * is its elements then its scales. It does not depend on page_tokens: this is what snapshots store.
  *
- * Owns layout and codecs; refuses to know pages' lifetime. */
+ * Owns layout, codecs and the names of the precisions (ramet_kv_name and ramet_kv_parse of ramet.h); refuses to know
+ * pages' lifetime. */
 #ifndef RAMET_NUMERICS_KV_H
 #define RAMET_NUMERICS_KV_H
 

@@ -134,10 +134,22 @@ static float log_probability(const float *logits, uint32_t n_vocab, int32_t toke
     return (float)((double)(tame(logits[token]) - best) - ramet_log(sum));
 }
 
+static ramet_status check_parameters(const ramet_sampler *s, ramet_error *error) {
+    if (!(s->temperature >= 0 && s->temperature <= FLT_MAX))
+        return ramet_fail(error, RAMET_E_ARGUMENT, "temperature must be 0 or more, not %g", (double)s->temperature);
+    if (!(s->top_p >= 0) || !(s->min_p >= 0 && s->min_p <= 1))
+        return ramet_fail(error, RAMET_E_ARGUMENT, "top_p %g and min_p %g must be 0 to 1", (double)s->top_p,
+                          (double)s->min_p);
+    if (!(s->repeat_penalty > 0 && s->repeat_penalty <= FLT_MAX))
+        return ramet_fail(error, RAMET_E_ARGUMENT, "repeat_penalty must be above 0, not %g", (double)s->repeat_penalty);
+    return RAMET_OK;
+}
+
 ramet_status ramet_sample(ramet_sampler *sampler, const float *logits, uint32_t n_vocab, const int32_t *recent,
                           size_t n_recent, int32_t *out_token, float *out_logprob, ramet_error *error) {
     *out_token = -1;
     if (n_vocab == 0) return ramet_fail(error, RAMET_E_ARGUMENT, "cannot sample from an empty vocabulary");
+    RAMET_TRY(check_parameters(sampler, error));
     float *scratch = ramet_alloc(n_vocab, sizeof *scratch);
     ramet_candidate *candidates = ramet_alloc(n_vocab, sizeof *candidates);
     ramet_status status = RAMET_OK;

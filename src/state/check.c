@@ -2,8 +2,7 @@
  *
  * It believes nothing but the roots: the list of contexts and the list of entries. Owns the walk and the texts, which
  * begin with the number of the broken invariant. What it cannot see: K4 (the lockstep test compares every byte with a
- * flat copy) and K6's order against a flat model (the same test). Cost: all pages, nodes and entries, under the lock.
- */
+ * flat copy) and K6's order against a flat model (the same test). Cost: all pages, nodes, entries, under the lock. */
 #include "state/internal.h"
 
 #include <string.h>
@@ -45,8 +44,7 @@ static ramet_status check_slab(walk *w) {
 
 /* ---- K1, K2: counting pointers from the roots down ---- */
 
-/* Counts one way to reach a thing. True in *is_first when it was never met, in *is_first_held when not by this holder.
- */
+/* Counts one way to reach a thing. *is_first: it was never met; *is_first_held: never by this holder. */
 static void meet(walk *w, ramet_recount *recount, ramet_holder holder, bool is_pointer, bool *is_first,
                  bool *is_first_held) {
     if (recount->stamp != w->stamp) *recount = (ramet_recount){.stamp = w->stamp};
@@ -115,6 +113,7 @@ static ramet_status meet_context(walk *w, const ramet_context *context) {
             BROKEN("K1: page %u was made writable past %u tokens, and others reach it", i, context->length);
     if (context->has_logits && !context->row) BROKEN("K1: a context has logits but no row");
     meet_row(w, context->row, RAMET_BY_CONTEXTS);
+    meet_row(w, context->spare_row, RAMET_BY_CONTEXTS);
     return RAMET_OK;
 }
 
@@ -169,7 +168,10 @@ static ramet_status compare_counts(walk *w) {
         RAMET_TRY(compare(w, "table node", n_nodes++, &node->counts, &node->recount));
     if (n_nodes != cache->nodes.n_live || n_nodes != w->n_nodes)
         BROKEN("K1: %u table nodes are reachable, %u listed, %u counted", w->n_nodes, n_nodes, cache->nodes.n_live);
-    for (const ramet_context *c = cache->contexts; c; c = c->next) RAMET_TRY(compare_row(w, c->row));
+    for (const ramet_context *c = cache->contexts; c; c = c->next) {
+        RAMET_TRY(compare_row(w, c->row));
+        RAMET_TRY(compare_row(w, c->spare_row));
+    }
     for (const ramet_entry *e = cache->tree.oldest; e; e = e->newer) RAMET_TRY(compare_row(w, e->row));
     if (w->n_rows != cache->rows.n_live)
         BROKEN("K1: %u logits rows are reachable, %u counted", w->n_rows, cache->rows.n_live);

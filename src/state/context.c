@@ -69,6 +69,7 @@ void ramet_context_destroy(ramet_context **context_ptr) {
     ramet_cache_lock(cache);
     ramet_table_release(cache, &context->table, RAMET_BY_CONTEXTS);
     ramet_row_release(cache, &context->row, RAMET_BY_CONTEXTS);
+    ramet_row_release(cache, &context->spare_row, RAMET_BY_CONTEXTS);
     unlink_context(context);
     ramet_cache_unlock(cache);
     free(context->where);
@@ -101,11 +102,15 @@ ramet_status ramet_context_check_resident(const ramet_context *context, ramet_er
     return ramet_fail(error, RAMET_E_ARGUMENT, "the context is spilled to %s: refill it first", context->where);
 }
 
+/* Lock held. Whether `row` is there to be written: nobody else has it. */
+static bool owns_row(const ramet_context *context) {
+    return context->row && context->row->holds[RAMET_BY_CONTEXTS] == 1 && context->row->holds[RAMET_BY_TREE] == 0;
+}
+
 /* Lock held. A row that is ours alone stays, to be written again. */
 static void forget_logits(ramet_context *context) {
     context->has_logits = false;
-    if (context->row && (context->row->holds[RAMET_BY_CONTEXTS] > 1 || context->row->holds[RAMET_BY_TREE] > 0))
-        ramet_row_release(context->cache, &context->row, RAMET_BY_CONTEXTS);
+    if (!owns_row(context)) ramet_row_release(context->cache, &context->row, RAMET_BY_CONTEXTS);
 }
 
 /* Lock held. */
@@ -186,6 +191,12 @@ uint8_t *ramet_context_page_write(ramet_context *context, uint32_t pos) {
                            ramet_table_page(&context->table, pos / context->cache->options.page_tokens));
 }
 
+uint8_t *ramet_context_page_own(ramet_context *context, uint32_t pos) {
+    uint32_t page_idx = pos / context->cache->options.page_tokens;
+    RAMET_ASSERT(page_idx < context->table.n_pages, "position %u is written but was not made writable", pos);
+    return ramet_slab_data(&context->cache->slab, ramet_table_page(&context->table, page_idx));
+}
+
 const uint8_t *ramet_context_page_read(const ramet_context *context, uint32_t pos) {
     uint32_t page_idx = pos / context->cache->options.page_tokens;
     RAMET_ASSERT(page_idx < context->table.n_pages, "position %u is read but has no page", pos);
@@ -199,11 +210,24 @@ void ramet_context_count_pages(ramet_context *context, uint64_t *out_reachable, 
     ramet_cache_unlock(context->cache);
 }
 
+ramet_status ramet_context_reserve_logits(ramet_context *context, ramet_error *error) {
+    ramet_cache *cache = context->cache;
+    ramet_cache_lock(cache);
+    bool is_needed = cache->options.n_vocab > 0 && !owns_row(context) && !context->spare_row;
+    if (is_needed) context->spare_row = ramet_row_create(cache);
+    bool ok = !is_needed || context->spare_row;
+    ramet_cache_unlock(cache);
+    return ok ? RAMET_OK : ramet_fail(error, RAMET_E_NO_MEMORY, "no memory for a row of logits");
+}
+
 float *ramet_context_logits_writable(ramet_context *context) {
     if (context->cache->options.n_vocab == 0) return NULL;
     ramet_cache_lock(context->cache);
     forget_logits(context);
-    if (!context->row) context->row = ramet_row_create(context->cache);
+    if (!context->row) {
+        context->row = context->spare_row ? context->spare_row : ramet_row_create(context->cache);
+        context->spare_row = NULL;
+    }
     context->has_logits = context->row != NULL;
     ramet_cache_unlock(context->cache);
     return context->row ? context->row->values : NULL;

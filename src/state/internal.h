@@ -198,6 +198,7 @@ struct ramet_context {
     uint32_t length;   /* tokens */
     bool has_logits;   /* `row` is of the last token; else it is kept for reuse */
     ramet_row *row;
+    ramet_row *spare_row;    /* set aside by ramet_context_reserve_logits; ours alone */
     char *where;             /* spilled, and where to; NULL: resident */
     int32_t *spilled_tokens; /* [length] while spilled */
     /* Under the lock: all contexts of the cache. */

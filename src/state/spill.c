@@ -42,7 +42,7 @@ static void fill_pages(ramet_context *context) {
     }
 }
 
-ramet_status ramet_context_refill(ramet_context *context, ramet_error *error) {
+ramet_status ramet_context_refill(ramet_context *context, ramet_spilled *out, ramet_error *error) {
     if (!context->where) return ramet_fail(error, RAMET_E_ARGUMENT, "the context is not spilled");
     ramet_cache *cache = context->cache;
     ramet_cache_lock(cache);
@@ -50,13 +50,32 @@ ramet_status ramet_context_refill(ramet_context *context, ramet_error *error) {
     ramet_status status = ramet_context_own_pages(context, 0, n_pages, error);
     if (status == RAMET_OK) {
         fill_pages(context);
-        free(context->where);
-        free(context->spilled_tokens);
+        ramet_spilled was = {context->where, context->spilled_tokens};
         context->where = NULL;
         context->spilled_tokens = NULL;
+        if (out)
+            *out = was;
+        else
+            ramet_spilled_free(&was);
     }
     ramet_cache_unlock(cache);
     return status;
+}
+
+void ramet_context_undo_refill(ramet_context *context, ramet_spilled *spilled) {
+    ramet_cache *cache = context->cache;
+    ramet_cache_lock(cache);
+    ramet_table_release(cache, &context->table, RAMET_BY_CONTEXTS);
+    context->where = spilled->where;
+    context->spilled_tokens = spilled->tokens;
+    *spilled = (ramet_spilled){0};
+    ramet_cache_unlock(cache);
+}
+
+void ramet_spilled_free(ramet_spilled *spilled) {
+    free(spilled->where);
+    free(spilled->tokens);
+    *spilled = (ramet_spilled){0};
 }
 
 const char *ramet_context_where(const ramet_context *context) {

@@ -71,12 +71,18 @@ ramet_status ramet_context_rewrite(ramet_context *context, uint32_t pos, uint32_
 
 /* [inside] Data of the page that holds position `pos` (pos < length, or made writable). */
 uint8_t *ramet_context_page_write(ramet_context *context, uint32_t pos); /* asserts that it is exclusive */
+/* The same without the lock and the assert, for threads that write what ramet_context_page_write has vouched for since
+ * the context was entered. */
+uint8_t *ramet_context_page_own(ramet_context *context, uint32_t pos);
 const uint8_t *ramet_context_page_read(const ramet_context *context, uint32_t pos);
 /* [inside] Token ids of [from, from + n). */
 void ramet_context_read_tokens(const ramet_context *context, uint32_t from, uint32_t n, int32_t *out);
 /* [inside] How many of `tokens` the context starts with. */
 uint32_t ramet_context_common_prefix(const ramet_context *context, const int32_t *tokens, uint32_t n);
 
+/* [inside] Sets aside the memory that the next ramet_context_logits_writable may need, which then cannot fail. The last
+ * logits stay. */
+ramet_status ramet_context_reserve_logits(ramet_context *context, ramet_error *error);
 /* [inside] A row of n_vocab floats to write the logits after the last token into: reused when nobody else holds it,
  * else new. NULL: no memory. ramet_context_peek_logits gives it back, or NULL when there is none. */
 float *ramet_context_logits_writable(ramet_context *context);
@@ -86,7 +92,15 @@ const float *ramet_context_peek_logits(const ramet_context *context);
  * have been saved. ramet_context_refill puts fresh pages under it, all zero, to be written by the reader. `where` is an
  * opaque string owned by the context (a path), NULL when resident. K9: spilled means zero pages. */
 ramet_status ramet_context_drop(ramet_context *context, const char *where, ramet_error *error);
-ramet_status ramet_context_refill(ramet_context *context, ramet_error *error);
+/* What a context knew while it was spilled, so that a refill whose reading fails can be undone, which cannot fail. */
+typedef struct ramet_spilled {
+    char *where;
+    int32_t *tokens;
+} ramet_spilled;
+/* *out (may be NULL) is filled on success alone; the caller frees it; after undo_refill it is empty. */
+ramet_status ramet_context_refill(ramet_context *context, ramet_spilled *out, ramet_error *error);
+void ramet_context_undo_refill(ramet_context *context, ramet_spilled *spilled); /* leaves it empty */
+void ramet_spilled_free(ramet_spilled *spilled);
 const char *ramet_context_where(const ramet_context *context);
 
 void ramet_context_count_pages(ramet_context *context, uint64_t *out_reachable, uint64_t *out_exclusive);
@@ -103,8 +117,7 @@ ramet_status ramet_tree_retain(ramet_context *context, ramet_error *error);
 ramet_status ramet_tree_match(ramet_cache *cache, const int32_t *tokens, uint32_t n, ramet_context **out,
                               uint32_t *out_matched, ramet_error *error);
 void ramet_tree_clear(ramet_cache *cache);
-/* Entries from the least to the most recently used, for tests and reports: tokens are copied, malloc'ed by the callee.
- */
+/* Entries from the least to the most recently used, for tests: `visit` gets a copy of the tokens, outside the lock. */
 typedef void (*ramet_tree_visit)(void *user, const int32_t *tokens, uint32_t n);
 ramet_status ramet_tree_each(ramet_cache *cache, ramet_tree_visit visit, void *user, ramet_error *error);
 

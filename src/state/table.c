@@ -1,9 +1,9 @@
 /* table.c - page tables: persistent radix arrays of fan-out 64.
  *
  *   A, 70 pages       root ──┬── leaf p0..p63
- *                            └── leaf p64..p69             B is a fork of A that has added a page: its root and its
- * last B, 71 pages       root'──┬── (A's first leaf)          leaf are its own, the other leaf and all of A's pages are
- *                            └── leaf' p64..p69, p70       shared. Below one leaf's 64 pages the leaf is the root.
+ *                            └── leaf p64..p69             B is a fork of A that has added a page: its root and
+ *   B, 71 pages       root'──┬── (A's first leaf)          its last leaf are its own, the other leaf and all of A's
+ *                            └── leaf' p64..p69, p70       pages are shared. Up to 64 pages the leaf is the root.
  *
  * A root is retained by each context and entry whose table it is: a fork is one more of them. Whoever writes copies the
  * path that others can reach and changes the copy in place from then on. Nodes come from a pool that is filled before

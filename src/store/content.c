@@ -28,8 +28,10 @@ uint32_t ramet_row_buffer_run(const ramet_row_buffer *rows, const ramet_kv_layou
 
 /* ---- identity ---- */
 
-static const char *const kv_names[] = {"f32", "f16", "vq8",
-                                       "q8"}; /* the codes of the header, checked when it was decoded */
+/* The header's codes are ramet_kv's, checked when it was decoded. */
+static const char *kv_name(uint32_t code) {
+    return ramet_kv_name((ramet_kv)code);
+}
 
 static ramet_status check_digest(const uint8_t theirs[32], const uint8_t ours[32], const char *what, const char *path,
                                  ramet_error *error) {
@@ -61,11 +63,11 @@ ramet_status ramet_snapshot_check_identity(const ramet_snapshot_reader *r, const
             r->path, h->numerics_id, identity->numerics_id);
     if ((int)h->kv != l->precision)
         return ramet_fail(error, RAMET_E_MODEL_MISMATCH, "%s was saved with --kv %s; start with --kv %s", r->path,
-                          kv_names[h->kv], kv_names[h->kv]);
+                          kv_name(h->kv), kv_name(h->kv));
     if (h->payload != h->kv)
         return ramet_fail(error, RAMET_E_UNSUPPORTED,
                           "%s holds %s rows of a cache with --kv %s; this build reads equal ones", r->path,
-                          kv_names[h->payload], kv_names[h->kv]);
+                          kv_name(h->payload), kv_name(h->kv));
     return RAMET_OK;
 }
 

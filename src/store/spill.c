@@ -52,12 +52,11 @@ static ramet_status check_tokens(const ramet_context *context, const ramet_snaps
  * context must never be resident with rows that are not its own. */
 static ramet_status refill(ramet_context *context, ramet_snapshot_reader *r, const ramet_kv_layout *layout,
                            ramet_row_buffer *rows, ramet_error *error) {
-    RAMET_TRY(ramet_context_refill(context, error));
+    ramet_spilled spilled;
+    RAMET_TRY(ramet_context_refill(context, &spilled, error));
     ramet_status status = ramet_snapshot_fill(r, context, layout, rows, error);
-    if (status == RAMET_OK) return RAMET_OK;
-    ramet_status dropped = ramet_context_drop(context, r->path, NULL);
-    if (dropped != RAMET_OK) dropped = ramet_context_cut(context, 0, NULL);
-    RAMET_ASSERT(dropped == RAMET_OK, "K9: a context cannot give up pages that were not read back");
+    if (status != RAMET_OK) ramet_context_undo_refill(context, &spilled);
+    ramet_spilled_free(&spilled);
     return status;
 }
 

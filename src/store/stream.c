@@ -4,10 +4,8 @@
 #include "base/hash.h"
 #include "base/memory.h"
 
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 enum {
@@ -80,25 +78,6 @@ void ramet_body_writer_finish(const ramet_body_writer *w) {
 
 /* ---- reading ---- */
 
-/* O_NONBLOCK: opening a FIFO must not wait for a writer. */
-static ramet_status open_file(const char *path, int *out_fd, uint64_t *out_bytes, ramet_error *error) {
-    struct stat st;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0) return ramet_fail_errno(error, "cannot open %s", path);
-    ramet_status status = RAMET_OK;
-    if (fstat(fd, &st) != 0)
-        status = ramet_fail_errno(error, "cannot stat %s", path);
-    else if (!S_ISREG(st.st_mode))
-        status = ramet_fail(error, RAMET_E_ARGUMENT, "%s is not a regular file", path);
-    if (status != RAMET_OK) {
-        close(fd);
-        return status;
-    }
-    *out_fd = fd;
-    *out_bytes = (uint64_t)st.st_size;
-    return RAMET_OK;
-}
-
 static ramet_status read_header(ramet_snapshot_reader *r, uint64_t file_bytes, ramet_error *error) {
     uint8_t preamble[RAMET_SNAPSHOT_PREAMBLE_BYTES];
     RAMET_TRY(ramet_read_at(r->fd, preamble, sizeof preamble, 0, r->path, error));
@@ -121,7 +100,7 @@ static ramet_status read_header(ramet_snapshot_reader *r, uint64_t file_bytes, r
 ramet_status ramet_snapshot_reader_open(const char *path, ramet_snapshot_reader *out, ramet_error *error) {
     *out = (ramet_snapshot_reader){.fd = -1, .path = path};
     uint64_t file_bytes = 0;
-    RAMET_TRY(open_file(path, &out->fd, &file_bytes, error));
+    RAMET_TRY(ramet_file_open(path, &out->fd, &file_bytes, error));
     ramet_status status = read_header(out, file_bytes, error);
     if (status == RAMET_OK) status = create_buffer(&out->header, &out->chunk, error);
     if (status != RAMET_OK) ramet_snapshot_reader_close(out);

@@ -41,8 +41,7 @@ typedef struct ramet_snapshot_reader {
 /* Opens a regular file, and reads and checks its header. Memory used is bounded by the file's length. */
 ramet_status ramet_snapshot_reader_open(const char *path, ramet_snapshot_reader *out, ramet_error *error);
 void ramet_snapshot_reader_close(ramet_snapshot_reader *r);
-/* The next bytes of the body, into `out` or, when that is NULL, checked and left. Asserts that the body has that many.
- */
+/* The next bytes of the body, into `out` or, when that is NULL, only checked. Asserts that the body has that many. */
 ramet_status ramet_body_read(ramet_snapshot_reader *r, void *out, uint64_t bytes, ramet_error *error);
 /* Continues at a byte of the body. */
 ramet_status ramet_body_seek(ramet_snapshot_reader *r, uint64_t off, ramet_error *error);

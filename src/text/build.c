@@ -7,8 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FULLWIDTH_SPACE "\xE2\x96\x81" /* U+2581, how SentencePiece spells a space */
-
 static ramet_status fail_memory(ramet_error *error) {
     return ramet_fail(error, RAMET_E_NO_MEMORY, "no memory for the vocabulary");
 }
@@ -41,13 +39,12 @@ static bool decode_byte_level(ramet_text_slice piece, char *out, size_t *out_byt
     return true;
 }
 
-/* Writes `piece` with U+2581 turned into spaces. */
-static size_t decode_spaces(ramet_text_slice piece, char *out) {
+size_t ramet_text_copy_spaces(const char *text, size_t bytes, char *out) {
     size_t n = 0;
-    for (size_t at = 0; at < piece.bytes;) {
-        bool space = piece.bytes - at >= 3 && memcmp(piece.data + at, FULLWIDTH_SPACE, 3) == 0;
-        out[n++] = space ? ' ' : piece.data[at];
-        at += space ? 3 : 1;
+    for (size_t at = 0; at < bytes;) {
+        bool mark = bytes - at >= 3 && memcmp(text + at, "\xE2\x96\x81", 3) == 0;
+        out[n++] = mark ? ' ' : text[at];
+        at += mark ? 3 : 1;
     }
     return n;
 }
@@ -81,7 +78,7 @@ static ramet_status build_text(ramet_vocab *v, uint32_t id, ramet_text_slice pie
         at[0] = (char)byte;
         bytes = 1;
     } else {
-        bytes = decode_spaces(piece, at);
+        bytes = ramet_text_copy_spaces(piece.data, piece.bytes, at);
     }
     v->texts[id] = (ramet_text_slice){at, bytes};
     v->hashes[id] = ramet_text_hash(at, bytes);

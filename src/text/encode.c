@@ -94,17 +94,6 @@ static ramet_status encode_text(encoder *e, const char *text, size_t bytes, bool
     return encode_fragment(e, text + start, bytes - start);
 }
 
-/* Writes `text` with each U+2581 as a space; the number of bytes written. */
-static size_t copy_spaces(const char *text, size_t bytes, char *out) {
-    size_t n = 0;
-    for (size_t at = 0; at < bytes;) {
-        bool mark = bytes - at >= 3 && memcmp(text + at, "\xE2\x96\x81", 3) == 0;
-        out[n++] = mark ? ' ' : text[at];
-        at += mark ? 3 : 1;
-    }
-    return n;
-}
-
 /* The space that SentencePiece puts in front goes before the first text of the sequence: at the very beginning or after
  * a written BOS, so that a BOS in the text and one from the flag give the same ids. After other control tokens, and
  * after later ones, no space is invented. `room[0]` is free, the text begins at room[1]. */
@@ -125,7 +114,7 @@ static ramet_status encode_with_space(encoder *e, char *room, size_t bytes, bool
 static ramet_status encode_pieces(encoder *e, const char *text, size_t bytes, bool control) {
     char *room = ramet_alloc(bytes + 1, 1);
     if (!room) return fail_memory(e, false);
-    size_t n = copy_spaces(text, bytes, room + 1);
+    size_t n = ramet_text_copy_spaces(text, bytes, room + 1);
     ramet_status status =
         e->vocab->adds_space ? encode_with_space(e, room, n, control) : encode_text(e, room + 1, n, control);
     free(room);

@@ -49,6 +49,8 @@ ramet_status ramet_vocab_build_specials(ramet_vocab *v, ramet_error *error);
 /* digest.c */
 ramet_status ramet_vocab_build_digest(ramet_vocab *v, const ramet_vocab_source *source, ramet_error *error);
 
+/* Writes `text` with each U+2581, which is how SentencePiece spells a space, as a space; returns the bytes written. */
+size_t ramet_text_copy_spaces(const char *text, size_t bytes, char *out);
 /* The token that `left` and `right` make, its rank in *out_rank; or -1. */
 int32_t ramet_vocab_pair(const ramet_vocab *v, int32_t left, int32_t right, uint32_t *out_rank);
 /* The mergeable token with exactly this text, or -1. */

@@ -11,8 +11,10 @@ import json
 import math
 import os
 import re
+import resource
 import shutil
 import signal
+import stat
 import struct
 import subprocess
 import sys
@@ -146,6 +148,41 @@ class Usage(Case):
         with open("/dev/full", "wb") as full:
             done = subprocess.run([RAMET, "models"], stdout=full, stderr=subprocess.PIPE, env=self.environment)
         self.assertEqual(done.returncode, 6, done.stderr)
+
+    def test_output_that_cannot_be_a_file(self):
+        os.mkdir(self.path("directory"))
+        os.mkfifo(self.path("pipe"))
+        os.symlink("pipe", self.path("link"))
+        write(self.path("t"), b"1 2 3")
+        for words in (["ctx", "build", "-m", MODEL, "-p", TEXT], ["logits", "-m", MODEL, "--tokens", "t"]):
+            for name in ("directory", "pipe", "link"):  # a device is replaced no more than a pipe
+                self.fails(2, f"{name} is not a regular file", *words, "-o", name)
+            for name in ("", "new/"):
+                self.fails(2, "names no file", *words, "-o", name)
+            self.fails(1, "nowhere", *words, "-o", "nowhere/x")
+            self.assertEqual(self.err.count("\n"), 1, "the work was done before the failure")
+        self.assertTrue(stat.S_ISFIFO(os.stat(self.path("pipe")).st_mode))
+        self.assertEqual(sorted(os.listdir(self.work)), ["directory", "link", "pipe", "t"])
+
+    def test_file_size_limit(self):
+        limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192))
+        write(self.path("t"), b"1 2 3 4 5 6 7 8")
+        for words in (["ctx", "build", "-p", TEXT * 9, "-o", "x.ramet"], ["logits", "--tokens", "t", "-o", "x.npy"]):
+            done = subprocess.run([RAMET, *words, "-q", "-m", MODEL], cwd=self.work, env=self.environment,
+                                  capture_output=True, preexec_fn=limit)
+            self.assertEqual((done.returncode, done.stderr.count(b"\n")), (6, 1), done.stderr)
+        self.assertEqual(os.listdir(self.work), ["t"])
+
+    def test_names_cannot_drive_the_terminal(self):
+        name = "a\x1b[31m\n\u009bm.ramet"
+        shutil.copy(self.build("a.ramet"), self.path(name))
+        os.makedirs(os.path.join(self.home, ".local/share/ramet/models"))
+        write(os.path.join(self.home, ".local/share/ramet/models", "m\x1b[31m.gguf"), b"GGUF")
+        for words in (["ctx", "tree", name], ["ctx", "tree", "."], ["ctx", "info", name], ["models"]):
+            out = self.ramet(*words)
+            self.assertNotRegex(out, r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
+            self.assertIn("?[31m", out)
+        self.assertEqual(self.json("ctx", "tree", name)["trees"][0]["children"][0]["files"], [name])
 
 
 class Models(Case):
@@ -314,6 +351,24 @@ class Run(Case):
         self.assertEqual(process.returncode, 130, err)
         self.assertTrue((first + out).endswith(b"\n"))
         self.assertIn(b"ramet: interrupted", err)
+
+    def test_a_signal_leaves_no_scratch_file(self):
+        file = self.build("a.ramet")
+        words = [RAMET, "run", "-m", MODEL, "-i", "-", "-n", "2000", "--ignore-eos"]
+        for number in (signal.SIGPIPE, signal.SIGHUP):
+            with open(file, "rb") as data:
+                process = subprocess.Popen(words, stdin=data, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                           env=self.environment)
+            process.stdout.read(1)  # it is generating
+            if number == signal.SIGPIPE:
+                process.stdout.close()  # as `| head -c 1` does
+            else:
+                process.send_signal(number)
+                process.stdout.read()
+            self.assertEqual(process.wait(60), 141 if number == signal.SIGPIPE else 130)
+            process.stdout.close()
+            process.stderr.close()
+            self.assertEqual(os.listdir(self.tmp), [])
 
 
 class Contexts(Case):
