@@ -18,15 +18,18 @@ ramet_room(store ramet_state)
 ramet_room(engine ramet_forward ramet_store ramet_text ramet_sample)
 
 # Only these files may use instructions that dispatch.c has to ask for. Unrolled kernels take minutes under a sanitizer.
+if(RAMET_SANITIZE)
+  set(kernel_options ";-O1;-DRAMET_SANITIZED")
+endif()
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   file(GLOB avx2_sources ${PROJECT_SOURCE_DIR}/src/kernels/x86/*avx2*.c)
   file(GLOB avx512_sources ${PROJECT_SOURCE_DIR}/src/kernels/x86/*avx512*.c)
-  if(RAMET_SANITIZE)
-    set(kernel_options ";-O1;-DRAMET_SANITIZED")
-  endif()
   set_source_files_properties(${avx2_sources} PROPERTIES COMPILE_OPTIONS "-mavx2;-mfma;-mf16c;-mbmi2${kernel_options}")
   set_source_files_properties(${avx512_sources} PROPERTIES COMPILE_OPTIONS
     "-mavx512f;-mavx512bw;-mavx512vl;-mavx512dq;-mavx512vnni;-mfma;-mf16c${kernel_options}")
+elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64|ARM64")
+  file(GLOB neon_sources ${PROJECT_SOURCE_DIR}/src/kernels/arm/*.c)
+  set_source_files_properties(${neon_sources} PROPERTIES COMPILE_OPTIONS "-march=armv8.2-a+dotprod${kernel_options}")
 endif()
 
 # Which build this is; asked of git at configure time, "unknown" outside a checkout.

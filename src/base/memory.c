@@ -21,8 +21,9 @@ static bool must_fail(void) {
 }
 
 void *ramet_alloc(size_t n, size_t size) {
-    if (must_fail()) return NULL;
-    return calloc(n ? n : 1, size ? size : 1);
+    size_t bytes;
+    if (must_fail() || __builtin_mul_overflow(n, size, &bytes)) return NULL;
+    return calloc(1, bytes ? bytes : 1);
 }
 
 bool ramet_grow(void **array, size_t *capacity, size_t need, size_t size) {

@@ -163,7 +163,9 @@ ramet_status ramet_model_open(const char *path, const ramet_model_options *optio
                                 : ramet_fail(error, RAMET_E_NO_MEMORY, "no memory for a model");
     ramet_pool_destroy(&pool);
     if (status != RAMET_OK) {
-        if (error && !strstr(error->message, path)) status = ramet_fail_prefix(error, status, "%s", path);
+        bool names_file = error && (strstr(error->message, path) ||
+                                    (options->lora_path && strstr(error->message, options->lora_path)));
+        if (error && !names_file) status = ramet_fail_prefix(error, status, "%s", path);
         ramet_model_close(&model);
         return status;
     }

@@ -20,6 +20,21 @@ static bool has_avx512(void) {
            __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
            __builtin_cpu_supports("avx512vnni");
 }
+#elif defined(__aarch64__)
+#if defined(__linux__)
+#include <sys/auxv.h>
+#endif
+
+/* The dot product of bytes; half precision and fma come with every AArch64. Apple's have had it from the first Mac on. */
+static bool has_neon(void) {
+#if defined(__linux__)
+    return getauxval(AT_HWCAP) & HWCAP_ASIMDDP;
+#elif defined(__APPLE__)
+    return true;
+#else
+    return false; /* no way to ask is known */
+#endif
+}
 #endif
 
 void ramet_kernels_fill_c(ramet_kernels *table) {
@@ -44,6 +59,14 @@ static void fill_avx512(ramet_kernels *table) {
     ramet_matmul_fill_avx512(table);
     ramet_attend_fill_avx512(table);
 }
+#elif defined(__aarch64__)
+static void fill_neon(ramet_kernels *table) {
+    table->name = "neon";
+    ramet_matmul_fill_neon(table);
+    ramet_vector_fill_neon(table);
+    ramet_attend_fill_neon(table);
+    ramet_kv_fill_neon(table);
+}
 #endif
 
 /* One rung above C: an instruction set, slowest first. */
@@ -57,6 +80,8 @@ static const rung ladder[] = {
 #if defined(__x86_64__)
     {"avx2", has_avx2, fill_avx2},
     {"avx512", has_avx512, fill_avx512},
+#elif defined(__aarch64__)
+    {"neon", has_neon, fill_neon},
 #endif
     {NULL, NULL, NULL},
 };
@@ -81,6 +106,8 @@ const char *const *ramet_kernels_available(uint32_t *out_n) {
 #if defined(__x86_64__)
         "avx2",
         "avx512",
+#elif defined(__aarch64__)
+        "neon",
 #endif
     };
     uint32_t n = 1;

@@ -1,6 +1,6 @@
 /* attend_avx2.c - attention 8 lanes wide, two queries at a time, and the merging of parts. */
 #if defined(__x86_64__)
-#include "kernels/x86/lanes_avx2.h"
+#include "kernels/x86/weigh_avx2.h"
 
 #define FVEC        __m256
 #define FLANES      8
@@ -18,7 +18,7 @@ ALWAYS_INLINE uint32_t widest_tile(uint32_t queries) {
     return queries == 1 ? 8 : 4;
 }
 
-#include "kernels/x86/attend_tiles.h"
+#include "kernels/attend_tiles.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* attend_avx512.c - attention 16 lanes wide, four queries at a time. */
 #if defined(__x86_64__)
-#include "kernels/x86/lanes_avx2.h"
+#include "kernels/x86/weigh_avx2.h"
 
 ALWAYS_INLINE __mmask16 first_16_lanes(uint32_t n) {
     return (__mmask16)(n < 16 ? (1u << n) - 1 : 0xffff);
@@ -22,7 +22,7 @@ ALWAYS_INLINE uint32_t widest_tile(uint32_t queries) {
     return 4;
 }
 
-#include "kernels/x86/attend_tiles.h"
+#include "kernels/attend_tiles.h"
 
 void ramet_attend_fill_avx512(ramet_kernels *table) {
     table->attend = attend_segment;

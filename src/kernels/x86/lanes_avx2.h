@@ -3,7 +3,7 @@
 #ifndef RAMET_KERNELS_X86_LANES_AVX2_H
 #define RAMET_KERNELS_X86_LANES_AVX2_H
 
-#include "kernels/x86/inline.h"
+#include "kernels/inline.h"
 
 #include <immintrin.h>
 #include <stddef.h>

@@ -19,7 +19,7 @@
 #define VBYTES     _mm256_set1_epi8
 #define VSLL(v, n) _mm256_sll_epi16(v, _mm_cvtsi32_si128(n))
 #define VSRL(v, n) _mm256_srl_epi16(v, _mm_cvtsi32_si128(n))
-#include "kernels/x86/words.h"
+#include "kernels/words.h"
 
 enum { MAX_COLUMNS = 4, PREFETCH_BYTES = 2048 };
 

@@ -15,7 +15,7 @@
 #define VBYTES     _mm512_set1_epi8
 #define VSLL(v, n) _mm512_sll_epi16(v, _mm_cvtsi32_si128(n))
 #define VSRL(v, n) _mm512_srl_epi16(v, _mm_cvtsi32_si128(n))
-#include "kernels/x86/words.h"
+#include "kernels/words.h"
 
 enum { MAX_COLUMNS = 8, PREFETCH_BYTES = 2048 };
 

@@ -2,15 +2,15 @@
  * lanes, values have dimensions, so that no sum crosses lanes but the two trees. Neighbouring queries that see the same
  * positions (the heads of a group) go together and share each load of K and V. The including file defines
  *   FVEC, FLANES, FLOAD(p), FLOAD_SOME(p, n), FSTORE(p, v), FSTORE_SOME(p, n, v), FSET1(x), FMUL, FFMA(a, b, c),
- *   MAX_QUERIES that go together (a power of two), and widest_tile(queries), in vectors. */
-#ifndef RAMET_KERNELS_X86_ATTEND_TILES_H
-#define RAMET_KERNELS_X86_ATTEND_TILES_H
+ *   MAX_QUERIES that go together (a power of two), and widest_tile(queries), in vectors;
+ *   weigh_positions(s, lo, hi, &m, &l): scores become weights exp(s - m'), 0 where not visible in the vectors that have a
+ *   visible lane; m and l move on. Returns a, the factor of what came before. */
+#ifndef RAMET_KERNELS_ATTEND_TILES_H
+#define RAMET_KERNELS_ATTEND_TILES_H
 
 #include "base/error.h"
+#include "kernels/inline.h"
 #include "kernels/tables.h"
-#include "kernels/x86/lanes_avx2.h"
-
-#include <math.h>
 
 enum { SEGMENT = 64, MAX_VECTORS = 8 };
 
@@ -82,36 +82,6 @@ ALWAYS_INLINE void value_tile(const ramet_attend_args *args, float *o, const flo
                 FSTORE(at, acc[i][j]);
         }
     }
-}
-
-/* Lanes of 8 positions from `first` on that lie in [lo, hi). */
-static inline __m256 visible_lanes(uint32_t first, uint32_t lo, uint32_t hi) {
-    const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
-    const __m256i p = _mm256_add_epi32(lane, _mm256_set1_epi32((int32_t)first));
-    const __m256i above = _mm256_cmpgt_epi32(p, _mm256_set1_epi32((int32_t)lo - 1));
-    return _mm256_castsi256_ps(_mm256_and_si256(above, _mm256_cmpgt_epi32(_mm256_set1_epi32((int32_t)hi), p)));
-}
-
-/* Scores become weights exp(s - m'), 0 where not visible; m and l move on. Returns a, the factor of what came before. */
-static float weigh_positions(float *s, uint32_t lo, uint32_t hi, float *m, float *l) {
-    const uint32_t first = lo / 8, end = (hi + 7) / 8; /* vectors with a visible lane */
-    __m256 max[2], sum[2];
-    max[0] = max[1] = _mm256_set1_ps(-INFINITY);
-    sum[0] = sum[1] = _mm256_setzero_ps();
-    for (uint32_t j = first; j < end; ++j) {
-        const __m256 larger = _mm256_max_ps(max[j % 2], _mm256_loadu_ps(s + 8 * j));
-        max[j % 2] = _mm256_blendv_ps(max[j % 2], larger, visible_lanes(8 * j, lo, hi));
-    }
-    const float new_m = ramet_max(*m, tree16_max(max[0], max[1])), a = exp_one(*m - new_m);
-    for (uint32_t j = first; j < end; ++j) { /* absent lanes add +0 to a sum that is never -0 */
-        const __m256 w = exp_lanes(_mm256_sub_ps(_mm256_loadu_ps(s + 8 * j), _mm256_set1_ps(new_m)));
-        const __m256 visible = _mm256_and_ps(w, visible_lanes(8 * j, lo, hi));
-        _mm256_storeu_ps(s + 8 * j, visible);
-        sum[j % 2] = _mm256_add_ps(sum[j % 2], visible);
-    }
-    *l = fmaf(*l, a, tree16_add(sum[0], sum[1]));
-    *m = new_m;
-    return a;
 }
 
 /* `queries` queries from i on, which see the same positions. */

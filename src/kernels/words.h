@@ -1,13 +1,13 @@
 /* words.h - quants of a panel as vectors of unsigned bytes, for whatever width the including file chose. It defines
- *   VEC, VLOAD(p), VAND, VOR, VXOR, VBYTES(b) b in every byte, VSLL(v, n), VSRL(v, n) on 16-bit lanes.
+ *   VEC, VLOAD(p), VAND, VOR, VXOR, VBYTES(b) b in every byte, VSLL(v, n), VSRL(v, n) on lanes of 8 or 16 bits.
  * A block is cut into runs of 16 elements, a run into 4 words of 4. The caller loops over `outer` and unrolls over
  * `inner` and `word`, so that shifts by these are constants. Signed types come with quant_offset added.
  *
  * Owns the picking apart of bytes (panel.h has the layout); refuses to know sums. */
-#ifndef RAMET_KERNELS_X86_WORDS_H
-#define RAMET_KERNELS_X86_WORDS_H
+#ifndef RAMET_KERNELS_WORDS_H
+#define RAMET_KERNELS_WORDS_H
 
-#include "kernels/x86/inline.h"
+#include "kernels/inline.h"
 #include "numerics/panel.h"
 
 /* What is added to the signed quant to make it the unsigned one of unpack_word. */

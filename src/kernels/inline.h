@@ -1,6 +1,6 @@
-/* inline.h - how the x86 kernels ask the compiler for straight code. */
-#ifndef RAMET_KERNELS_X86_INLINE_H
-#define RAMET_KERNELS_X86_INLINE_H
+/* inline.h - how the vector kernels ask the compiler for straight code. */
+#ifndef RAMET_KERNELS_INLINE_H
+#define RAMET_KERNELS_INLINE_H
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
