@@ -232,57 +232,76 @@ void ramet_kv_read_v(const ramet_kv_layout *l, const uint8_t *page, uint32_t lay
 
 /* ---------------------------------------------------------------- rows ---- */
 
-static void copy_units(uint8_t *to, size_t to_stride, const uint8_t *from, size_t from_stride, size_t n, size_t width) {
-    if (to_stride == width && from_stride == width) {
-        memcpy(to, from, n * width);
-        return;
+/* Where vectors lie on both sides: unit u of vector i at off + i * vector_stride + u * unit_stride. */
+typedef struct grid {
+    size_t vector_stride, unit_stride;
+} grid;
+
+/* Units in tiles that are one cache line of the exported side, so that both sides stay in cache. */
+static inline void copy_tiles(uint8_t *to, grid t, const uint8_t *from, grid f, size_t n_vectors, size_t n_units,
+                              size_t width) {
+    const size_t tile = 64 / width;
+    for (size_t first = 0; first < n_units; first += tile) {
+        size_t end = first + tile < n_units ? first + tile : n_units;
+        for (size_t i = 0; i < n_vectors; i++)
+            for (size_t u = first; u < end; u++)
+                memcpy(to + i * t.vector_stride + u * t.unit_stride, from + i * f.vector_stride + u * f.unit_stride,
+                       width);
     }
-    for (size_t i = 0; i < n; i++) memcpy(to + i * to_stride, from + i * from_stride, width);
 }
 
-static uint8_t *export_vector(const ramet_kv_layout *l, const vector_place *at, const uint8_t *page, uint8_t *out) {
-    copy_units(out, at->width, page + at->off, at->stride, l->head_dim, at->width);
-    out += l->head_dim * at->width;
-    if (!has_scales(at->code)) return out;
-    copy_units(out, SCALE_BYTES, page + at->scales_off, at->scales_stride, l->n_blocks, SCALE_BYTES);
-    return out + (size_t)l->n_blocks * SCALE_BYTES;
+/* n_vectors vectors of n_units units of 1, 2 or 4 bytes. */
+static void copy_grid(uint8_t *to, grid t, const uint8_t *from, grid f, size_t n_vectors, size_t n_units,
+                      size_t width) {
+    if (t.unit_stride == width && f.unit_stride == width)
+        for (size_t i = 0; i < n_vectors; i++)
+            memcpy(to + i * t.vector_stride, from + i * f.vector_stride, n_units * width);
+    else if (width == 4)
+        copy_tiles(to, t, from, f, n_vectors, n_units, 4);
+    else if (width == 2)
+        copy_tiles(to, t, from, f, n_vectors, n_units, 2);
+    else
+        copy_tiles(to, t, from, f, n_vectors, n_units, 1);
 }
 
-static const uint8_t *import_vector(const ramet_kv_layout *l, const vector_place *at, uint8_t *page,
-                                    const uint8_t *row) {
-    copy_units(page + at->off, at->stride, row, at->width, l->head_dim, at->width);
-    row += l->head_dim * at->width;
-    if (!has_scales(at->code)) return row;
-    copy_units(page + at->scales_off, at->scales_stride, row, SCALE_BYTES, l->n_blocks, SCALE_BYTES);
-    return row + (size_t)l->n_blocks * SCALE_BYTES;
+/* One head's K or V of n positions from slot on, between a page and rows; `in_row` is its place in a row. */
+static void move_vectors(const ramet_kv_layout *l, const vector_place *at, const vector_place *next, uint8_t *page,
+                         uint8_t *in_row, uint32_t n, bool is_export) {
+    const size_t elements = l->head_dim * at->width;
+    const grid page_side = {next->off - at->off, at->stride}, row_side = {l->row_bytes, at->width};
+    const grid page_scales = {next->scales_off - at->scales_off, at->scales_stride},
+               row_scales = {l->row_bytes, SCALE_BYTES};
+    uint8_t *scales = in_row + elements;
+    if (is_export)
+        copy_grid(in_row, row_side, page + at->off, page_side, n, l->head_dim, at->width);
+    else
+        copy_grid(page + at->off, page_side, in_row, row_side, n, l->head_dim, at->width);
+    if (!has_scales(at->code)) return;
+    if (is_export)
+        copy_grid(scales, row_scales, page + at->scales_off, page_scales, n, l->n_blocks, SCALE_BYTES);
+    else
+        copy_grid(page + at->scales_off, page_scales, scales, row_scales, n, l->n_blocks, SCALE_BYTES);
+}
+
+static void move_rows(const ramet_kv_layout *l, uint8_t *page, uint32_t slot, uint32_t n, uint8_t *rows,
+                      bool is_export) {
+    check_slots(l, 0, slot, n);
+    for (uint32_t layer = 0; layer < l->n_layers; layer++) {
+        for (uint32_t head = 0; head < l->n_kv_heads; head++, rows += l->k_vector_bytes) {
+            vector_place at = locate_k(l, layer, head, slot), next = locate_k(l, layer, head, slot + 1);
+            move_vectors(l, &at, &next, page, rows, n, is_export);
+        }
+        for (uint32_t head = 0; head < l->n_kv_heads; head++, rows += l->v_vector_bytes) {
+            vector_place at = locate_v(l, layer, head, slot), next = locate_v(l, layer, head, slot + 1);
+            move_vectors(l, &at, &next, page, rows, n, is_export);
+        }
+    }
 }
 
 void ramet_kv_export(const ramet_kv_layout *l, const uint8_t *page, uint32_t slot, uint32_t n, uint8_t *out) {
-    check_slots(l, 0, slot, n);
-    for (uint32_t i = slot; i < slot + n; i++)
-        for (uint32_t layer = 0; layer < l->n_layers; layer++) {
-            for (uint32_t head = 0; head < l->n_kv_heads; head++) {
-                vector_place at = locate_k(l, layer, head, i);
-                out = export_vector(l, &at, page, out);
-            }
-            for (uint32_t head = 0; head < l->n_kv_heads; head++) {
-                vector_place at = locate_v(l, layer, head, i);
-                out = export_vector(l, &at, page, out);
-            }
-        }
+    move_rows(l, (uint8_t *)(uintptr_t)page, slot, n, out, true); /* read only */
 }
 
 void ramet_kv_import(const ramet_kv_layout *l, uint8_t *page, uint32_t slot, uint32_t n, const uint8_t *rows) {
-    check_slots(l, 0, slot, n);
-    for (uint32_t i = slot; i < slot + n; i++)
-        for (uint32_t layer = 0; layer < l->n_layers; layer++) {
-            for (uint32_t head = 0; head < l->n_kv_heads; head++) {
-                vector_place at = locate_k(l, layer, head, i);
-                rows = import_vector(l, &at, page, rows);
-            }
-            for (uint32_t head = 0; head < l->n_kv_heads; head++) {
-                vector_place at = locate_v(l, layer, head, i);
-                rows = import_vector(l, &at, page, rows);
-            }
-        }
+    move_rows(l, page, slot, n, (uint8_t *)(uintptr_t)rows, false); /* read only */
 }

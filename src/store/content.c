@@ -6,14 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ROW_BUFFER_BYTES = 1 << 18 };
+/* Positions moved at once: as many as make a cache line of a page's K at one dimension (f32). */
+enum { ROW_BUFFER_ROWS = 16 };
 
 /* ---- rows ---- */
 
 ramet_status ramet_row_buffer_create(const ramet_kv_layout *layout, ramet_row_buffer *out, ramet_error *error) {
-    size_t n = ROW_BUFFER_BYTES / layout->row_bytes;
-    if (n < 1) n = 1;
-    if (n > layout->page_tokens) n = layout->page_tokens;
+    size_t n = layout->page_tokens < ROW_BUFFER_ROWS ? layout->page_tokens : ROW_BUFFER_ROWS;
     *out = (ramet_row_buffer){.memory = ramet_alloc(n, layout->row_bytes), .n_rows = (uint32_t)n};
     if (!out->memory)
         return ramet_fail(error, RAMET_E_NO_MEMORY, "no memory for %zu rows of %zu bytes", n, layout->row_bytes);
