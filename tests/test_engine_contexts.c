@@ -177,6 +177,40 @@ static void a_batch_equals_its_members_alone(void **state) {
     ramet_engine_destroy(&engine);
 }
 
+/* Branches of one prefix read its pages together; then they part, at page boundaries and in between. */
+static void branches_in_a_batch_equal_themselves_alone(void **state) {
+    (void)state;
+    enum { N = 6, STEPS = 5 };
+    for (uint32_t threads = 1; threads <= 3; threads++) {
+        ramet_engine *engine =
+            engine_with((ramet_engine_options){.threads = threads, .page_tokens = 16u << threads, .n_ctx = 2048});
+        static const uint32_t lengths[] = {62, 64, 127, 1030};
+        for (size_t l = 0; l < sizeof lengths / sizeof lengths[0]; l++) {
+            ramet_context *branches[N] = {context_with(engine, lengths[l])};
+            int32_t own[N][STEPS];
+            for (int i = 1; i < N; i++) assert_int_equal(ramet_context_fork(branches[0], &branches[i], NULL), RAMET_OK);
+            for (int i = 0; i < N; i++)
+                for (int k = 0; k < STEPS; k++) own[i][k] = (tokens[k] + 3 * i * (k > 1)) % (int32_t)n_vocab;
+            for (int k = 0; k < STEPS; k++) {
+                ramet_batch_item items[N];
+                for (int i = 0; i < N; i++) items[i] = (ramet_batch_item){branches[i], &own[i][k], 1};
+                assert_int_equal(ramet_batch_extend(items, N, NULL), RAMET_OK);
+            }
+            for (int i = 0; i < N; i += 2) {
+                ramet_context *alone = context_with(engine, lengths[l]);
+                assert_int_equal(ramet_context_extend(alone, own[i], STEPS, NULL), RAMET_OK);
+                float *a = logits_of(branches[i]), *b = logits_of(alone);
+                assert_memory_equal(a, b, n_vocab * sizeof *a);
+                free(a);
+                free(b);
+                ramet_context_close(&alone, NULL);
+            }
+            for (int i = 0; i < N; i++) ramet_context_close(&branches[i], NULL);
+        }
+        ramet_engine_destroy(&engine);
+    }
+}
+
 static void refusals_change_nothing(void **state) {
     (void)state;
     ramet_engine *engine =
@@ -419,6 +453,7 @@ int main(void) {
         cmocka_unit_test(parts_threads_and_chunks_change_no_bit),
         cmocka_unit_test(sync_runs_only_what_differs),
         cmocka_unit_test(a_batch_equals_its_members_alone),
+        cmocka_unit_test(branches_in_a_batch_equal_themselves_alone),
         cmocka_unit_test(refusals_change_nothing),
         cmocka_unit_test(the_tree_finds_the_longest_prefix),
         cmocka_unit_test(snapshots_move_between_engines),

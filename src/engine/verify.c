@@ -238,17 +238,18 @@ static ramet_status check_threads(ramet_subject *s, ramet_error *error) {
     return RAMET_OK;
 }
 
-/* Three contexts at different positions decode as one batch; the middle one is compared. */
+/* Three contexts at different positions and a fork of one, which shares its pages, decode as one batch. */
 static ramet_status check_batch(ramet_subject *s, ramet_error *error) {
-    enum { N = 3, STEPS = 8 };
+    enum { N = 4, FORKED = 1, STEPS = 8 };
     ramet_difference d = {.subject = s};
     ramet_context *contexts[N] = {0};
-    uint32_t starts[N] = {5, 62, 31};
+    const uint32_t starts[N] = {5, 126, 31};
     ramet_status status = RAMET_OK;
-    for (int i = 0; i < N && status == RAMET_OK; i++) {
+    for (int i = 0; i < N - 1 && status == RAMET_OK; i++) {
         status = ramet_context_create(s->engine, &contexts[i], error);
         if (status == RAMET_OK) status = ramet_context_extend(contexts[i], s->tokens, starts[i], error);
     }
+    if (status == RAMET_OK) status = ramet_context_fork(contexts[FORKED], &contexts[N - 1], error);
     for (uint32_t step = 0; step < STEPS && status == RAMET_OK; step++) {
         ramet_batch_item items[N];
         for (uint32_t i = 0; i < N; i++) /* neighbours bring one token or several */
@@ -261,7 +262,7 @@ static ramet_status check_batch(ramet_subject *s, ramet_error *error) {
     if (status == RAMET_OK) status = ramet_verify_run(&d, contexts[1], starts[1] + STEPS + TAIL, 1, error);
     for (int i = 0; i < N; i++) ramet_context_close(&contexts[i], NULL);
     RAMET_TRY(status);
-    report_difference(s, "batch neighbours change nothing", &d, "3 contexts as one batch");
+    report_difference(s, "batch neighbours change nothing", &d, "3 contexts and a fork as one batch");
     return RAMET_OK;
 }
 

@@ -1,9 +1,10 @@
 /* attention.c - every query row against the positions that its context holds, through pages.
  *
- * The order is fixed by position alone: segments of 64 aligned to absolute position, ascending, inside parts of 1,024; parts
- * are merged in ascending order. A job is a block of query rows of one span and one kv head (its whole group of query
- * heads); when that gives the threads too little to do, each part becomes a job of its own. Which of the two happens changes
- * no bit, because a part's state never depends on another part. */
+ * The order is fixed by position alone: segments of 64 aligned to absolute position, ascending, inside parts of 1,024; parts are
+ * merged in ascending order. A job is a block of query rows and one kv head (its whole group of query heads). Rows of several
+ * contexts may share a block: neighbours that reach the same page read it together, so that branches of one prefix cost one
+ * reading of it. When the blocks give the threads too little to do, each part becomes a job of its own. None of this changes a
+ * bit: a row's state depends on no other row, a part's on no other part. */
 #include "forward/internal.h"
 
 #include <math.h>
@@ -22,24 +23,38 @@ static uint32_t max_u32(uint32_t a, uint32_t b) {
     return a > b ? a : b;
 }
 
-static const ramet_span *span_of(const ramet_forward *f, uint32_t block) {
-    return &f->spans[f->row_span[f->block_row[block]]];
+static uint32_t first_row(const ramet_forward *f, uint32_t block) {
+    return block * f->block_rows;
 }
 
-static uint32_t end_of(const ramet_forward *f, uint32_t block) { /* one past the last position seen */
-    return f->row_pos[f->block_row[block]] + f->block_n[block];
+static uint32_t rows_of(const ramet_forward *f, uint32_t block) {
+    return min_u32(f->block_rows, f->n_rows - first_row(f, block));
 }
 
-/* The first position that any row of the block sees. */
-static uint32_t begin_of(const struct view *v, uint32_t block) {
-    uint32_t pos = v->f->row_pos[v->f->block_row[block]];
+static ramet_context *context_of(const ramet_forward *f, uint32_t row) {
+    return f->spans[f->row_span[row]].context;
+}
+
+/* The first position that a row sees. */
+static uint32_t begin_of_row(const struct view *v, uint32_t row) {
+    uint32_t pos = v->f->row_pos[row];
     return v->window && pos + 1 > v->window ? pos + 1 - v->window : 0;
+}
+
+/* What the rows of a block see, together: positions [*out_begin, *out_end). */
+static void range_of(const struct view *v, uint32_t block, uint32_t *out_begin, uint32_t *out_end) {
+    *out_begin = UINT32_MAX;
+    *out_end = 0;
+    for (uint32_t row = first_row(v->f, block), i = 0; i < rows_of(v->f, block); row++, i++) {
+        *out_begin = min_u32(*out_begin, begin_of_row(v, row));
+        *out_end = max_u32(*out_end, v->f->row_pos[row] + 1);
+    }
 }
 
 static void gather_queries(const ramet_forward *f, uint32_t block, uint32_t head, float *q) {
     size_t dim = f->layout->head_dim;
-    for (uint32_t t = 0; t < f->block_n[block]; t++) {
-        const float *row = f->q + (size_t)(f->block_row[block] + t) * f->q_stride + (size_t)head * f->group * dim;
+    for (uint32_t t = 0; t < rows_of(f, block); t++) {
+        const float *row = f->q + (size_t)(first_row(f, block) + t) * f->q_stride + (size_t)head * f->group * dim;
         memcpy(q + (size_t)t * f->group * dim, row, f->group * dim * sizeof *q); /* a kv head's queries lie together */
     }
 }
@@ -71,17 +86,43 @@ static void load_segment(const struct view *v, ramet_context *context, uint32_t 
     args->v_stride = l->head_dim;
 }
 
-/* Which of the segment's positions each query sees. */
-static void mark_visible(const struct view *v, uint32_t block, uint32_t segment, uint32_t n, ramet_attend_scratch *s) {
-    const ramet_forward *f = v->f;
-    for (uint32_t t = 0; t < f->block_n[block]; t++) {
-        uint32_t pos = f->row_pos[f->block_row[block]] + t;
-        uint32_t first = v->window && pos + 1 > v->window ? pos + 1 - v->window : 0;
-        uint32_t lo = first > segment ? min_u32(first - segment, n) : 0;
-        uint32_t hi = pos + 1 > segment ? min_u32(pos + 1 - segment, n) : 0;
-        memset(s->lo + (size_t)t * f->group, (int)lo, f->group);
-        memset(s->hi + (size_t)t * f->group, (int)hi, f->group);
+/* Whether two rows' contexts have the same pages at a segment. It counts only up to where both reach. */
+static bool shares_segment(const ramet_forward *f, uint32_t row, uint32_t other, uint32_t segment) {
+    uint32_t end = segment + RAMET_SEGMENT, page_tokens = f->layout->page_tokens;
+    if (f->row_pos[row] < segment || f->row_pos[other] < segment) return false;
+    end = min_u32(end, max_u32(f->row_pos[row], f->row_pos[other]) + 1);
+    if (min_u32(f->row_pos[row], f->row_pos[other]) + 1 < end)
+        return false; /* one of them ends inside: it has fewer pages */
+    for (uint32_t pos = segment; pos < end; pos += page_tokens)
+        if (ramet_context_page_read(context_of(f, row), pos) != ramet_context_page_read(context_of(f, other), pos))
+            return false;
+    return true;
+}
+
+/* Which of the segment's positions the queries of a run of rows see; the last position seen by any, plus one. */
+static uint32_t mark_visible(const struct view *v, uint32_t row, uint32_t n_rows, uint32_t segment,
+                             ramet_attend_scratch *s) {
+    uint32_t group = v->f->group, n = 0;
+    for (uint32_t t = 0; t < n_rows; t++) {
+        uint32_t pos = v->f->row_pos[row + t], first = begin_of_row(v, row + t);
+        uint32_t lo = first > segment ? min_u32(first - segment, RAMET_SEGMENT) : 0;
+        uint32_t hi = pos + 1 > segment ? min_u32(pos + 1 - segment, RAMET_SEGMENT) : 0;
+        memset(s->lo + (size_t)t * group, (int)lo, group);
+        memset(s->hi + (size_t)t * group, (int)hi, group);
+        n = max_u32(n, hi);
     }
+    return n;
+}
+
+/* How many rows from `row` on, at most n_rows, find the same bytes at a segment: rows of one context, or of contexts that share
+ * its pages. A row that ends before the segment goes with any. */
+static uint32_t count_same(const ramet_forward *f, uint32_t row, uint32_t n_rows, uint32_t segment) {
+    uint32_t n = 1;
+    for (; n < n_rows; n++) {
+        if (f->row_span[row + n] == f->row_span[row]) continue;
+        if (!shares_segment(f, row, row + n, segment)) break;
+    }
+    return n;
 }
 
 static void clear_state(float *m, float *l, float *o, uint32_t n_q, uint32_t dim) {
@@ -94,16 +135,28 @@ static void clear_state(float *m, float *l, float *o, uint32_t n_q, uint32_t dim
 static void attend_part(const struct view *v, uint32_t block, uint32_t head, uint32_t part, ramet_attend_scratch *s,
                         float *m, float *l, float *o) {
     ramet_forward *f = v->f;
-    uint32_t dim = f->layout->head_dim, n_q = f->block_n[block] * f->group;
-    clear_state(m, l, o, n_q, dim);
-    ramet_attend_args args = {.q = s->q, .n_q = n_q, .head_dim = dim, .lo = s->lo, .hi = s->hi, .m = m, .l = l, .o = o};
-    uint32_t end = min_u32((part + 1) * RAMET_PART, end_of(f, block));
-    uint32_t segment = max_u32(part * RAMET_PART, begin_of(v, block)) / RAMET_SEGMENT * RAMET_SEGMENT;
+    uint32_t dim = f->layout->head_dim, row = first_row(f, block), n_rows = rows_of(f, block), begin, end;
+    clear_state(m, l, o, n_rows * f->group, dim);
+    range_of(v, block, &begin, &end);
+    end = min_u32((part + 1) * RAMET_PART, end);
+    uint32_t segment = max_u32(part * RAMET_PART, begin) / RAMET_SEGMENT * RAMET_SEGMENT;
     for (; segment < end; segment += RAMET_SEGMENT) {
-        args.n = min_u32(RAMET_SEGMENT, end - segment);
-        mark_visible(v, block, segment, args.n, s);
-        load_segment(v, span_of(f, block)->context, head, segment, args.n, s, &args);
-        f->kernels->attend(&args);
+        for (uint32_t done = 0, n; done < n_rows; done += n) {
+            n = count_same(f, row + done, n_rows - done, segment);
+            size_t q = (size_t)done * f->group;
+            ramet_attend_args args = {.q = s->q + q * dim,
+                                      .n_q = n * f->group,
+                                      .head_dim = dim,
+                                      .lo = s->lo,
+                                      .hi = s->hi,
+                                      .m = m + q,
+                                      .l = l + q,
+                                      .o = o + q * dim};
+            args.n = mark_visible(v, row + done, n, segment, s);
+            if (args.n == 0) continue;
+            load_segment(v, context_of(f, row + done), head, segment, args.n, s, &args);
+            f->kernels->attend(&args);
+        }
     }
 }
 
@@ -117,8 +170,8 @@ static void merge(const ramet_forward *f, uint32_t n_q, float *m, float *l, floa
 /* Divides by the weights' sum and puts each query head where the output matrix reads it. */
 static void finish(ramet_forward *f, uint32_t block, uint32_t head, float *l, float *o) {
     uint32_t dim = f->layout->head_dim, n_heads = f->group * f->layout->n_kv_heads;
-    for (uint32_t i = 0; i < f->block_n[block] * f->group; i++) {
-        uint32_t row = f->block_row[block] + i / f->group, query_head = head * f->group + i % f->group;
+    for (uint32_t i = 0; i < rows_of(f, block) * f->group; i++) {
+        uint32_t row = first_row(f, block) + i / f->group, query_head = head * f->group + i % f->group;
         f->kernels->attend_finish(o + (size_t)i * dim, l[i], dim);
         memcpy(f->attn + ((size_t)row * n_heads + query_head) * dim, o + (size_t)i * dim, dim * sizeof *o);
     }
@@ -129,10 +182,11 @@ static void run_whole(void *user, uint32_t index, uint32_t worker) {
     ramet_forward *f = v->f;
     ramet_attend_scratch *s = &f->workers[worker];
     uint32_t block = index / f->layout->n_kv_heads, head = index % f->layout->n_kv_heads;
-    uint32_t n_q = f->block_n[block] * f->group;
+    uint32_t n_q = rows_of(f, block) * f->group, begin, end;
+    range_of(v, block, &begin, &end);
     gather_queries(f, block, head, s->q);
     clear_state(s->all_m, s->all_l, s->all_o, n_q, f->layout->head_dim);
-    for (uint32_t part = begin_of(v, block) / RAMET_PART; part * RAMET_PART < end_of(f, block); part++) {
+    for (uint32_t part = begin / RAMET_PART; part * RAMET_PART < end; part++) {
         attend_part(v, block, head, part, s, s->part_m, s->part_l, s->part_o);
         merge(f, n_q, s->all_m, s->all_l, s->all_o, s->part_m, s->part_l, s->part_o);
     }
@@ -165,7 +219,7 @@ static void join_split(void *user, uint32_t item, uint32_t worker) {
     ramet_forward *f = v->f;
     ramet_attend_scratch *s = &f->workers[worker];
     uint32_t block = item / f->layout->n_kv_heads, head = item % f->layout->n_kv_heads;
-    uint32_t n_q = f->block_n[block] * f->group;
+    uint32_t n_q = rows_of(f, block) * f->group;
     clear_state(s->all_m, s->all_l, s->all_o, n_q, f->layout->head_dim);
     for (uint32_t part = 0; part < v->parts; part++) {
         float *m, *l, *o;
@@ -178,8 +232,7 @@ static void join_split(void *user, uint32_t item, uint32_t worker) {
 void ramet_forward_attention(ramet_forward *f, uint32_t layer, uint32_t window) {
     struct view v = {.f = f, .layer = layer, .window = window, .parts = 1};
     uint32_t items = f->n_blocks * f->layout->n_kv_heads;
-    for (uint32_t block = 0; block < f->n_blocks; block++)
-        v.parts = max_u32(v.parts, (end_of(f, block) + RAMET_PART - 1) / RAMET_PART);
+    for (uint32_t row = 0; row < f->n_rows; row++) v.parts = max_u32(v.parts, f->row_pos[row] / RAMET_PART + 1);
     bool is_split = v.parts > 1 && items < 2 * ramet_pool_threads(f->pool) && items * v.parts <= f->max_partials;
     if (!is_split) {
         ramet_pool_run(f->pool, items, run_whole, &v);

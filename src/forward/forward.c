@@ -62,8 +62,6 @@ static void lay_out(ramet_forward *f, struct cutter *c) {
     uint32_t n_q = h->n_heads * h->head_dim, max_k = max_u32(max_u32(h->n_embd, h->n_ff), n_q);
     f->row_span = cut(c, rows, sizeof(uint32_t));
     f->row_pos = cut(c, rows, sizeof(uint32_t));
-    f->block_row = cut(c, rows, sizeof(uint32_t));
-    f->block_n = cut(c, rows, sizeof(uint32_t));
     f->hidden = cut(c, rows * h->n_embd, sizeof(float));
     f->normed = cut(c, rows * h->n_embd, sizeof(float));
     f->q = cut(c, rows * f->q_stride, sizeof(float));
@@ -164,21 +162,24 @@ static void claim_pages(const ramet_forward *f) {
     }
 }
 
-/* Rows in span order, and the blocks of rows that attention works on. */
+/* Rows in span order. */
 static void index_rows(ramet_forward *f) {
-    f->n_rows = f->n_blocks = 0;
+    f->n_rows = 0;
     for (uint32_t s = 0; s < f->n_spans; s++) {
         for (uint32_t i = 0; i < f->spans[s].n; i++) {
             RAMET_ASSERT(f->n_rows < f->max_tokens, "a run of more than %u tokens", f->max_tokens);
-            if (i % RAMET_QUERY_BLOCK == 0) {
-                f->block_row[f->n_blocks] = f->n_rows;
-                f->block_n[f->n_blocks++] = 0;
-            }
-            f->block_n[f->n_blocks - 1]++;
             f->row_span[f->n_rows] = s;
             f->row_pos[f->n_rows++] = f->spans[s].pos + i;
         }
     }
+}
+
+/* Rows that attention takes together: as many as read a page at once, but few enough that every thread has work. */
+static void cut_blocks(ramet_forward *f) {
+    uint32_t wanted = 2 * ramet_pool_threads(f->pool) / f->layout->n_kv_heads + 1; /* blocks */
+    f->block_rows = (f->n_rows + wanted - 1) / wanted;
+    if (f->block_rows > RAMET_QUERY_BLOCK) f->block_rows = RAMET_QUERY_BLOCK;
+    f->n_blocks = (f->n_rows + f->block_rows - 1) / f->block_rows;
 }
 
 static void embed_row(void *user, uint32_t row, uint32_t worker) {
@@ -197,6 +198,7 @@ void ramet_forward_run(ramet_forward *f, const ramet_span *spans, uint32_t n_spa
     index_rows(f);
     if (f->n_rows == 0) return;
     claim_pages(f);
+    cut_blocks(f);
     ramet_pool_run(f->pool, f->n_rows, embed_row, f);
     ramet_rope_fill(f);
     ramet_dense_layers(f);

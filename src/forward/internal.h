@@ -5,7 +5,7 @@
 
 #include "forward/forward.h"
 
-/* Query tokens that one attention job works on. */
+/* Query rows that one attention job works on at most. */
 enum { RAMET_QUERY_BLOCK = 32 };
 
 /* What one worker needs for attention; all arrays are its own. */
@@ -35,8 +35,7 @@ struct ramet_forward {
     const ramet_span *spans;
     uint32_t n_spans, n_rows;
     uint32_t *row_span, *row_pos;  /* [max_tokens] which span a row belongs to, and its position there */
-    uint32_t n_blocks;             /* runs of at most RAMET_QUERY_BLOCK rows of one span */
-    uint32_t *block_row, *block_n; /* [max_tokens] */
+    uint32_t n_blocks, block_rows; /* rows [i * block_rows, ..) are attention's block i */
     float *hidden;                 /* [max_tokens][n_embd] the residual stream */
     float *normed;                 /* [max_tokens][n_embd] input of the next matmul */
     float *q, *k, *v;              /* [max_tokens][q_stride | kv_stride] */

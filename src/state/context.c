@@ -153,8 +153,10 @@ ramet_status ramet_context_cut(ramet_context *context, uint32_t n, ramet_error *
     RAMET_TRY(ramet_context_check_resident(context, error));
     if (n > context->length)
         return ramet_fail(error, RAMET_E_ARGUMENT, "cannot cut to %u tokens: the context has %u", n, context->length);
+    uint32_t n_pages = ramet_pages_for(n, context->cache->options.page_tokens);
+    if (n == context->length && n_pages == context->table.n_pages) return RAMET_OK; /* every fork comes by here */
     ramet_cache_lock(context->cache);
-    ramet_status status = cut_table(context, ramet_pages_for(n, context->cache->options.page_tokens), error);
+    ramet_status status = cut_table(context, n_pages, error);
     if (status == RAMET_OK && n < context->length) {
         context->length = n;
         forget_logits(context);
