@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Configures and builds a preset, then proves what it is for:
-#   clang | debug | tsan   the quick tests pass there
+#   clang | debug | tsan   the quick tests pass there (tsan: those of code with threads)
 #   teeth                  the exactness checks fail there, by name (a sum is reordered on purpose)
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

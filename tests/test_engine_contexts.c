@@ -21,6 +21,13 @@
 #define MODEL RAMET_TEST_DATA "/../../share/models/tiny-llama-kjv-q8_0.gguf"
 enum { LONG = 1100 }; /* past the part boundary at 1,024 */
 
+/* The thread sanitizer sees each access of a kernel: one number of threads and one long context show it all. */
+#if defined(__SANITIZE_THREAD__)
+enum { IS_SLOW = 1 };
+#else
+enum { IS_SLOW = 0 };
+#endif
+
 static ramet_model *model;
 static uint32_t n_vocab;
 static int32_t tokens[LONG + 64];
@@ -115,7 +122,7 @@ static void a_fork_allocates_no_page(void **state) {
 
 static void parts_threads_and_chunks_change_no_bit(void **state) {
     (void)state;
-    for (uint32_t threads = 1; threads <= 4; threads++) {
+    for (uint32_t threads = IS_SLOW ? 3 : 1; threads <= (IS_SLOW ? 3 : 4); threads++) {
         ramet_engine *engine =
             engine_with((ramet_engine_options){.threads = threads, .n_ctx = 2048, .page_tokens = 16u << threads});
         ramet_context *context = context_with(engine, LONG - 2);
@@ -181,11 +188,11 @@ static void a_batch_equals_its_members_alone(void **state) {
 static void branches_in_a_batch_equal_themselves_alone(void **state) {
     (void)state;
     enum { N = 6, STEPS = 5 };
-    for (uint32_t threads = 1; threads <= 3; threads++) {
+    for (uint32_t threads = IS_SLOW ? 2 : 1; threads <= (IS_SLOW ? 2 : 3); threads++) {
         ramet_engine *engine =
             engine_with((ramet_engine_options){.threads = threads, .page_tokens = 16u << threads, .n_ctx = 2048});
         static const uint32_t lengths[] = {62, 64, 127, 1030};
-        for (size_t l = 0; l < sizeof lengths / sizeof lengths[0]; l++) {
+        for (size_t l = 0; l < (IS_SLOW ? 2 : sizeof lengths / sizeof lengths[0]); l++) {
             ramet_context *branches[N] = {context_with(engine, lengths[l])};
             int32_t own[N][STEPS];
             for (int i = 1; i < N; i++) assert_int_equal(ramet_context_fork(branches[0], &branches[i], NULL), RAMET_OK);
@@ -358,7 +365,7 @@ static void every_allocation_may_fail(void **state) {
     ramet_engine *engine = engine_with((ramet_engine_options){.threads = 1});
     ramet_context *context = context_with(engine, 70);
     int failures = 0;
-    for (uint64_t k = 1; k < 60; k++) {
+    for (uint64_t k = 1; k < 60; k += IS_SLOW ? 4 : 1) {
         ramet_context *fork = NULL, *hit = NULL;
         size_t matched;
         uint64_t live = stats_of(engine).pages_live;
@@ -380,7 +387,7 @@ static void every_allocation_may_fail(void **state) {
         ramet_prefix_clear(engine);
         assert_int_equal(stats_of(engine).pages_live, live);
     }
-    assert_true(failures > 3);
+    assert_true(failures > (IS_SLOW ? 0 : 3));
     ramet_context_close(&context, NULL);
     ramet_engine_destroy(&engine);
 }
