@@ -86,20 +86,18 @@ static void load_segment(const struct view *v, ramet_context *context, uint32_t 
     args->v_stride = l->head_dim;
 }
 
-/* Whether two rows' contexts have the same pages at a segment. It counts only up to where both reach. */
+/* Whether two rows' contexts have the same pages at a segment that both see to its end; where a row ends inside, its last page is
+ * its own. */
 static bool shares_segment(const ramet_forward *f, uint32_t row, uint32_t other, uint32_t segment) {
-    uint32_t end = segment + RAMET_SEGMENT, page_tokens = f->layout->page_tokens;
-    if (f->row_pos[row] < segment || f->row_pos[other] < segment) return false;
-    end = min_u32(end, max_u32(f->row_pos[row], f->row_pos[other]) + 1);
-    if (min_u32(f->row_pos[row], f->row_pos[other]) + 1 < end)
-        return false; /* one of them ends inside: it has fewer pages */
-    for (uint32_t pos = segment; pos < end; pos += page_tokens)
+    uint32_t end = segment + RAMET_SEGMENT;
+    if (min_u32(f->row_pos[row], f->row_pos[other]) + 1 < end) return false;
+    for (uint32_t pos = segment; pos < end; pos += f->layout->page_tokens)
         if (ramet_context_page_read(context_of(f, row), pos) != ramet_context_page_read(context_of(f, other), pos))
             return false;
     return true;
 }
 
-/* Which of the segment's positions the queries of a run of rows see; the last position seen by any, plus one. */
+/* Which of the segment's positions the queries of a run of rows see; returns how many of them, from the first on, any sees. */
 static uint32_t mark_visible(const struct view *v, uint32_t row, uint32_t n_rows, uint32_t segment,
                              ramet_attend_scratch *s) {
     uint32_t group = v->f->group, n = 0;
@@ -115,7 +113,7 @@ static uint32_t mark_visible(const struct view *v, uint32_t row, uint32_t n_rows
 }
 
 /* How many rows from `row` on, at most n_rows, find the same bytes at a segment: rows of one context, or of contexts that share
- * its pages. A row that ends before the segment goes with any. */
+ * its pages. */
 static uint32_t count_same(const ramet_forward *f, uint32_t row, uint32_t n_rows, uint32_t segment) {
     uint32_t n = 1;
     for (; n < n_rows; n++) {

@@ -107,7 +107,6 @@ ramet_status ramet_forward_create(const ramet_weights *weights, const ramet_kern
     f->layout = layout;
     f->pool = pool;
     f->max_tokens = max_tokens;
-    f->n_ctx = n_ctx;
     f->max_parts = (n_ctx + RAMET_PART - 1) / RAMET_PART;
     f->group = h->n_heads / h->n_kv_heads;
     f->q_stride = ramet_round16(h->n_heads * h->head_dim);

@@ -24,7 +24,7 @@ struct ramet_forward {
     const ramet_kernels *kernels;
     const ramet_kv_layout *layout;
     ramet_pool *pool;
-    uint32_t max_tokens, n_ctx, max_parts, group;
+    uint32_t max_tokens, max_parts, group;
     uint32_t q_stride, kv_stride, embd_stride, ff_stride, logits_stride; /* rounded up to 16 */
     double *inverse_freq[2]; /* [n_rot / 2]; 0: global layers, 1: sliding ones */
     double rope_magnitude[2];
