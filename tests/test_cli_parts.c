@@ -212,7 +212,7 @@ static void test_npy(void **state) {
     const float rows[6] = {1, 2, 3, 4, 5, 6};
     char head[128];
     float back[6];
-    assert_int_equal(ramet_scratch_create("x.npy", &scratch, &error), RAMET_OK);
+    assert_int_equal(ramet_scratch_create(ramet_temporary_parent(), "x.npy", &scratch, &error), RAMET_OK);
     assert_int_equal(ramet_npy_begin(scratch.file, 3, 2, &npy, &error), RAMET_OK);
     assert_int_equal(ramet_npy_write(&npy, rows, 1, &error), RAMET_OK);
     assert_int_not_equal(access(scratch.file, F_OK), 0); /* not there before it is whole */

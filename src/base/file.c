@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -61,11 +60,9 @@ void ramet_file_map_forget(const ramet_file_map *map, uint64_t offset, uint64_t 
 }
 
 static char *temporary_name(const char *path) {
-    uint64_t noise = 0;
-    if (getrandom(&noise, sizeof noise, 0) != (ssize_t)sizeof noise) noise = (uint64_t)getpid();
     size_t bytes = strlen(path) + 32;
     char *name = ramet_alloc(bytes, 1);
-    if (name) snprintf(name, bytes, "%s.tmp-%016llx", path, (unsigned long long)noise);
+    if (name) snprintf(name, bytes, "%s.tmp-%016llx", path, (unsigned long long)ramet_noise());
     return name;
 }
 
@@ -85,6 +82,7 @@ ramet_status ramet_publish_begin(const char *path, ramet_publisher *out, ramet_e
         ramet_publish_abort(out);
         return ramet_fail(error, RAMET_E_NO_MEMORY, "no memory to write %s", path);
     }
+    out->mark = ramet_temporary_add(out->temporary);
     out->fd = open(out->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (out->fd < 0) {
         ramet_status status = ramet_fail_errno(error, "cannot create %s", out->temporary);
@@ -151,6 +149,7 @@ ramet_status ramet_publish_commit(ramet_publisher *p, ramet_error *error) {
 void ramet_publish_abort(ramet_publisher *p) {
     if (p->fd >= 0 && !p->is_stdout) close(p->fd);
     if (p->temporary) unlink(p->temporary);
+    ramet_temporary_forget(p->mark);
     free(p->temporary);
     free(p->path);
     *p = (ramet_publisher){.fd = -1};

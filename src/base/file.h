@@ -3,7 +3,7 @@
 #ifndef RAMET_BASE_FILE_H
 #define RAMET_BASE_FILE_H
 
-#include "base/error.h"
+#include "base/temporary.h"
 
 /* Opens a regular file for reading; E_ARGUMENT for anything else. The caller closes the descriptor. */
 ramet_status ramet_file_open(const char *path, int *out_fd, uint64_t *out_bytes, ramet_error *error);
@@ -20,11 +20,12 @@ void ramet_file_map_close(ramet_file_map *map);
 /* Tells the kernel that the pages inside [offset, offset + bytes) are not needed any more. */
 void ramet_file_map_forget(const ramet_file_map *map, uint64_t offset, uint64_t bytes);
 
-/* A file being written under a temporary name next to `path`. "-" is standard output, which is published at once. */
+/* A file being written under a temporary name next to `path`, which is registered as such (temporary.h). "-" is standard output, which is published at once. */
 typedef struct ramet_publisher {
     int fd;
     bool is_stdout;
     char *path, *temporary;
+    ramet_temporary *mark;
 } ramet_publisher;
 
 /* E_ARGUMENT when `path` is a device, a pipe or a socket. */

@@ -147,7 +147,7 @@ static ramet_status run(ramet_bench *b, ramet_error *error) {
     RAMET_TRY(ramet_session_open(b->o, &b->s, error));
     RAMET_TRY(ramet_session_start(&b->s, b->o, b->o->bench_prompt + b->o->bench_generate, error));
     RAMET_TRY(allocate(b, error));
-    RAMET_TRY(ramet_scratch_create("bench.ramet", &b->scratch, error));
+    RAMET_TRY(ramet_scratch_create(ramet_temporary_parent(), "bench.ramet", &b->scratch, error));
     RAMET_TRY(ramet_bandwidth_create(b->s.engine_info.threads, &bandwidth, error));
     ramet_status status = repeat(b, bandwidth, error);
     ramet_bandwidth_destroy(&bandwidth);

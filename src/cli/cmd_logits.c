@@ -73,7 +73,7 @@ static ramet_status extend(job *j, ramet_context *context, uint32_t from, uint32
 /* Save, close, restore: what --restore-at does. */
 static ramet_status replace_by_restored(ramet_engine *engine, ramet_context **context, ramet_error *error) {
     ramet_scratch scratch;
-    RAMET_TRY(ramet_scratch_create("context.ramet", &scratch, error));
+    RAMET_TRY(ramet_scratch_create(ramet_temporary_parent(), "context.ramet", &scratch, error));
     ramet_status status = ramet_save_patiently(*context, scratch.file, NULL, error);
     if (status == RAMET_OK) {
         ramet_drop(context);
@@ -111,15 +111,9 @@ static ramet_status compute(job *j, ramet_error *error) {
 
 static ramet_status write_file(job *j, ramet_error *error) {
     RAMET_TRY(ramet_npy_begin(j->o->output, j->to - j->from, j->s.info.n_vocab, &j->npy, error));
-    char *temporary = j->npy.file.temporary ? strdup(j->npy.file.temporary) : NULL;
-    if (temporary) ramet_signals_watch(temporary);
     ramet_status status = compute(j, error);
-    if (status == RAMET_OK)
-        status = ramet_npy_commit(&j->npy, error);
-    else
-        ramet_npy_abort(&j->npy);
-    if (temporary) ramet_signals_unwatch(temporary);
-    free(temporary);
+    if (status == RAMET_OK) return ramet_npy_commit(&j->npy, error);
+    ramet_npy_abort(&j->npy);
     return status;
 }
 

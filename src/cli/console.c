@@ -82,16 +82,10 @@ double ramet_per_second(double amount, uint64_t nanoseconds) {
 
 /* ------------------------------------------------------------- signals ---- */
 
-enum { MAX_WATCHED = 4, MAX_PATH = 512 };
 static volatile sig_atomic_t is_patient, was_interrupted;
-/* A worker thread may run the handler at any moment: a slot counts only once its first byte is set, which is last. */
-static volatile char watched[MAX_WATCHED][MAX_PATH];
 
 static void end_process(int signal_number) {
-    for (int i = MAX_WATCHED - 1; i >= 0; i--) {
-        const char *path = (const char *)watched[i];
-        if (watched[i][0] && unlink(path) != 0) rmdir(path); /* a directory comes before its file */
-    }
+    ramet_temporary_remove_all();
     _exit(128 + signal_number);
 }
 
@@ -136,43 +130,7 @@ ramet_status ramet_check_interrupt(ramet_error *error) {
     return was_interrupted ? ramet_fail(error, RAMET_E_INTERRUPTED, "interrupted") : RAMET_OK;
 }
 
-void ramet_signals_watch(const char *path) {
-    size_t length = strlen(path);
-    if (length == 0 || length >= MAX_PATH) return; /* it would merely be left behind */
-    for (size_t i = 0; i < MAX_WATCHED; i++) {
-        if (watched[i][0]) continue;
-        for (size_t c = length; c > 0; c--) watched[i][c] = path[c];
-        watched[i][0] = path[0];
-        return;
-    }
-}
-
-void ramet_signals_unwatch(const char *path) {
-    for (size_t i = 0; i < MAX_WATCHED; i++)
-        if (strcmp((const char *)watched[i], path) == 0) watched[i][0] = '\0';
-}
-
-/* ------------------------------------------------------------- scratch ---- */
-
-ramet_status ramet_scratch_create(const char *file_name, ramet_scratch *out, ramet_error *error) {
+const char *ramet_temporary_parent(void) {
     const char *parent = getenv("TMPDIR");
-    if (!parent || !parent[0]) parent = "/tmp";
-    int n = snprintf(out->directory, sizeof out->directory, "%s/ramet-XXXXXX", parent);
-    if (n < 0 || (size_t)n >= sizeof out->directory)
-        return ramet_fail(error, RAMET_E_ARGUMENT, "TMPDIR is too long a path; set a shorter one");
-    if (!mkdtemp(out->directory))
-        return ramet_fail_errno(error, "cannot create a temporary directory in %s (TMPDIR)", parent);
-    snprintf(out->file, sizeof out->file, "%s/%s", out->directory, file_name);
-    ramet_signals_watch(out->directory);
-    ramet_signals_watch(out->file);
-    return RAMET_OK;
-}
-
-void ramet_scratch_remove(ramet_scratch *s) {
-    if (!s->directory[0]) return;
-    unlink(s->file);
-    rmdir(s->directory);
-    ramet_signals_unwatch(s->file);
-    ramet_signals_unwatch(s->directory);
-    s->directory[0] = '\0';
+    return parent && parent[0] ? parent : "/tmp";
 }

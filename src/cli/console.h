@@ -1,8 +1,9 @@
 /* console.h - talk on standard error, numbers for people, and what an interrupt does.
- * Owns the signal handlers and the list of files to remove when a signal ends the process. */
+ * Owns the signal handlers; the files that a signal removes before it ends the process are registered in base. */
 #ifndef RAMET_CLI_CONSOLE_H
 #define RAMET_CLI_CONSOLE_H
 
+#include "base/temporary.h"
 #include "cli/options.h"
 
 /* One line to standard error, unless --quiet. */
@@ -23,7 +24,7 @@ ramet_label ramet_label_duration(uint64_t nanoseconds);       /* "175 ms" */
 ramet_label ramet_label_count(uint64_t n);                    /* "1,024" */
 double ramet_per_second(double amount, uint64_t nanoseconds); /* NaN when no time passed */
 
-/* SIGINT, SIGTERM, SIGHUP and SIGPIPE end the process with 128 + the signal's number, after removing the watched files.
+/* SIGINT, SIGTERM, SIGHUP and SIGPIPE end the process with 128 + the signal's number, after removing temporary files.
  * While a command is patient the first one, unless it is SIGPIPE, only sets a flag, so that it can end between two
  * steps. */
 void ramet_signals_install(void);
@@ -31,15 +32,7 @@ void ramet_signals_patient(bool patient);
 bool ramet_interrupted(void);
 ramet_status ramet_check_interrupt(ramet_error *error);
 
-/* A file, or an empty directory, that a signal must remove before it ends the process. A few at a time; a directory is
- * watched before what lies in it. */
-void ramet_signals_watch(const char *path);
-void ramet_signals_unwatch(const char *path);
+/* Where temporary files go: TMPDIR, or /tmp. */
+const char *ramet_temporary_parent(void);
 
-/* A private directory for one file; a signal removes both. */
-typedef struct ramet_scratch {
-    char directory[480], file[512];
-} ramet_scratch;
-ramet_status ramet_scratch_create(const char *file_name, ramet_scratch *out, ramet_error *error);
-void ramet_scratch_remove(ramet_scratch *s);
 #endif

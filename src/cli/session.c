@@ -215,7 +215,7 @@ static ramet_status copy_input(const char *path, ramet_error *error) {
 ramet_status ramet_input_file_open(const char *path, ramet_input_file *out, ramet_error *error) {
     *out = (ramet_input_file){.path = path};
     if (strcmp(path, "-") != 0) return RAMET_OK;
-    RAMET_TRY(ramet_scratch_create("standard-input.ramet", &out->scratch, error));
+    RAMET_TRY(ramet_scratch_create(ramet_temporary_parent(), "standard-input.ramet", &out->scratch, error));
     ramet_status status = copy_input(out->scratch.file, error);
     out->path = out->scratch.file;
     if (status != RAMET_OK) ramet_input_file_close(out);

@@ -171,8 +171,7 @@ static ramet_status compare_last(ramet_difference *d, ramet_context *context, ra
 
 static ramet_status snapshot_at(ramet_difference *d, uint32_t k, ramet_error *error) {
     const ramet_subject *s = d->subject;
-    char path[96];
-    snprintf(path, sizeof path, "%s/at-%u.ramet", s->directory, k);
+    const char *path = s->scratch.file;
     ramet_context *context = NULL;
     RAMET_TRY(ramet_context_create(s->engine, &context, error));
     ramet_status status = ramet_verify_run(d, context, k, s->n, error);
@@ -199,7 +198,7 @@ static ramet_status check_spill(ramet_subject *s, ramet_error *error) {
     ramet_context *context = NULL;
     RAMET_TRY(ramet_context_create(s->engine, &context, error));
     ramet_status status = ramet_verify_run(&d, context, 65, s->n, error);
-    if (status == RAMET_OK) status = ramet_context_spill(context, s->directory, error);
+    if (status == RAMET_OK) status = ramet_context_spill(context, s->scratch.directory, error);
     ramet_engine_stats spilled = {0};
     ramet_engine_get_stats(s->engine, &spilled);
     if (status == RAMET_OK) status = compare_last(&d, context, error);
@@ -378,11 +377,7 @@ static ramet_status prepare(ramet_subject *s, ramet_error *error) {
     s->rows_bytes = (uint64_t)s->n * s->n_vocab * sizeof *s->rows;
     s->rows = ramet_map((size_t)s->rows_bytes);
     if (!s->rows) return ramet_fail(error, RAMET_E_NO_MEMORY, "no memory for %u rows of logits", s->n);
-    snprintf(s->directory, sizeof s->directory, "/tmp/ramet-verify-XXXXXX");
-    if (!mkdtemp(s->directory)) {
-        s->directory[0] = 0;
-        return ramet_fail_errno(error, "cannot create a directory in /tmp");
-    }
+    RAMET_TRY(ramet_scratch_create("/tmp", "verify.ramet", &s->scratch, error));
     RAMET_TRY(ramet_engine_create(s->model, &s->options, &s->engine, error));
     ramet_context *context = NULL;
     RAMET_TRY(ramet_context_create(s->engine, &context, error));
@@ -393,7 +388,7 @@ static ramet_status prepare(ramet_subject *s, ramet_error *error) {
 
 static void clean_up(ramet_subject *s) {
     ramet_engine_destroy(&s->engine);
-    if (s->directory[0]) rmdir(s->directory);
+    ramet_scratch_remove(&s->scratch);
     ramet_unmap(s->rows, (size_t)s->rows_bytes);
     free(s->tokens);
 }

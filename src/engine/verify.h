@@ -3,6 +3,7 @@
 #ifndef RAMET_ENGINE_VERIFY_H
 #define RAMET_ENGINE_VERIFY_H
 
+#include "base/temporary.h"
 #include "engine/internal.h"
 
 typedef struct ramet_subject {
@@ -13,7 +14,7 @@ typedef struct ramet_subject {
     uint32_t n, n_vocab;
     float *rows; /* [n][n_vocab]: the reference */
     uint64_t rows_bytes;
-    char directory[64]; /* for snapshots and spills; removed at the end */
+    ramet_scratch scratch; /* for snapshots and spills */
     void (*on_row)(void *user, const ramet_verify_row *row);
     void *user;
     uint32_t failed;

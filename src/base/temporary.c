@@ -1,0 +1,117 @@
+/* temporary.c - see temporary.h. A list that only grows: a signal handler may walk it at any moment, on any thread, so
+ * nodes are never freed, and one counts only while it is live. */
+#define _GNU_SOURCE
+#include "base/temporary.h"
+#include "base/clock.h"
+#include "base/memory.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct ramet_temporary {
+    ramet_temporary *next; /* immutable once in the list */
+    size_t capacity;
+    bool is_taken;     /* under the mutex */
+    _Atomic bool live; /* the path is whole */
+    char path[];
+};
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static _Atomic(ramet_temporary *) list;
+
+static ramet_temporary *take_node(size_t bytes) {
+    ramet_temporary *t = atomic_load_explicit(&list, memory_order_relaxed);
+    while (t && (t->is_taken || t->capacity < bytes)) t = t->next;
+    if (t) return t;
+    t = ramet_alloc(sizeof *t + bytes, 1);
+    if (!t) return NULL;
+    t->capacity = bytes;
+    t->next = atomic_load_explicit(&list, memory_order_relaxed);
+    atomic_store_explicit(&list, t, memory_order_release);
+    return t;
+}
+
+ramet_temporary *ramet_temporary_add(const char *path) {
+    size_t bytes = strlen(path) + 1;
+    pthread_mutex_lock(&mutex);
+    ramet_temporary *t = take_node(bytes);
+    if (t) {
+        t->is_taken = true;
+        memcpy(t->path, path, bytes);
+        atomic_store_explicit(&t->live, true, memory_order_release);
+    }
+    pthread_mutex_unlock(&mutex);
+    return t;
+}
+
+void ramet_temporary_forget(ramet_temporary *t) {
+    if (!t) return;
+    atomic_store_explicit(&t->live, false, memory_order_release);
+    pthread_mutex_lock(&mutex);
+    t->is_taken = false;
+    pthread_mutex_unlock(&mutex);
+}
+
+static void remove_live(int (*remove_path)(const char *)) {
+    for (ramet_temporary *t = atomic_load_explicit(&list, memory_order_acquire); t; t = t->next)
+        if (atomic_load_explicit(&t->live, memory_order_acquire)) remove_path(t->path);
+}
+
+void ramet_temporary_remove_all(void) {
+    remove_live(unlink);
+    remove_live(rmdir);
+}
+
+uint64_t ramet_noise(void) {
+    uint64_t noise = 0;
+    if (getrandom(&noise, sizeof noise, 0) != (ssize_t)sizeof noise)
+        noise = ramet_now_nanoseconds() * UINT64_C(0x9e3779b97f4a7c15) ^ (uint64_t)getpid();
+    return noise;
+}
+
+/* ---- scratch ---- */
+
+/* Registered, then made; false: try another name, or errno says why not. */
+static bool make_directory(ramet_scratch *s) {
+    s->marks[0] = ramet_temporary_add(s->directory);
+    if (mkdir(s->directory, 0700) == 0) return true;
+    int reason = errno;
+    ramet_temporary_forget(s->marks[0]);
+    errno = reason;
+    return false;
+}
+
+ramet_status ramet_scratch_create(const char *parent, const char *file_name, ramet_scratch *out, ramet_error *error) {
+    *out = (ramet_scratch){0};
+    do {
+        int n = snprintf(out->directory, sizeof out->directory, "%s/ramet-%016llx", parent,
+                         (unsigned long long)ramet_noise());
+        int m = snprintf(out->file, sizeof out->file, "%.479s/%s", out->directory, file_name);
+        if (n < 0 || (size_t)n >= sizeof out->directory || m < 0 || (size_t)m >= sizeof out->file) {
+            out->directory[0] = '\0';
+            return ramet_fail(error, RAMET_E_ARGUMENT, "%s is too long a path for temporary files", parent);
+        }
+        if (make_directory(out)) {
+            out->marks[1] = ramet_temporary_add(out->file);
+            return RAMET_OK;
+        }
+    } while (errno == EEXIST);
+    out->directory[0] = '\0';
+    return ramet_fail_errno(error, "cannot create a temporary directory in %s", parent);
+}
+
+void ramet_scratch_remove(ramet_scratch *s) {
+    if (!s->directory[0]) return;
+    unlink(s->file);
+    rmdir(s->directory);
+    ramet_temporary_forget(s->marks[1]);
+    ramet_temporary_forget(s->marks[0]);
+    s->directory[0] = '\0';
+}
