@@ -2,6 +2,12 @@
 file(GLOB checkkern_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tools/checkkern*.c)
 add_executable(ramet-checkkern ${checkkern_sources})
 target_link_libraries(ramet-checkkern PRIVATE ramet_kernels)
+file(GLOB freed_sources ${PROJECT_SOURCE_DIR}/tools/checkkern_freed*.c)
+set_source_files_properties(${freed_sources} PROPERTIES COMPILE_OPTIONS "${avx512_options}")
 add_test(NAME checkkern COMMAND ramet-checkkern)
 add_test(NAME checkkern_control COMMAND ramet-checkkern --control)
 set_tests_properties(checkkern checkkern_control PROPERTIES LABELS quick TIMEOUT 300)
+
+# ramet-statebench: what fork, drop, one more position and prefix match cost. It measures and checks nothing.
+add_executable(ramet-statebench ${PROJECT_SOURCE_DIR}/tools/statebench.c)
+target_link_libraries(ramet-statebench PRIVATE ramet_state)

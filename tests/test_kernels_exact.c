@@ -25,27 +25,29 @@ static float draw_unit(void) {
     return (float)(int32_t)(draw_bits() >> 32) * 0x1p-31f;
 }
 
-enum { N_K = 1024, N_COLS = 11 };
+enum { N_K = 1024, N_COLS = 11, N_PANELS = 2 };
 
 typedef struct problem {
-    uint8_t *panel;
+    uint8_t *panel; /* and after it the others */
+    size_t panel_bytes;
     ramet_acts acts;
     void *memory;
     float x[N_COLS * N_K];
 } problem;
 
-/* A panel of any bytes that a file could hold, but with scales of 1 (0x3c00, or 0x3c3c for BF16) in a float type's or a
+/* Panels of any bytes that a file could hold, but with scales of 1 (0x3c00, or 0x3c3c for BF16) in a float type's or a
  * block's first bytes; a NaN elsewhere would only make equality easier. */
 static void build_problem(const ramet_kernels *table, ramet_dtype dtype, problem *p) {
     const ramet_dtype_info *info = ramet_dtype_get(dtype);
     const size_t row_bytes = N_K / info->block * info->block_bytes;
-    uint8_t *rows = malloc(row_bytes * RAMET_LANES);
-    const uint8_t *pointers[RAMET_LANES];
-    p->panel = malloc((size_t)ramet_panel_bytes(dtype, N_K));
+    const size_t bytes = row_bytes * RAMET_LANES * N_PANELS;
+    uint8_t *rows = malloc(bytes);
+    p->panel_bytes = (size_t)ramet_panel_bytes(dtype, N_K);
+    p->panel = malloc(p->panel_bytes * N_PANELS);
     p->memory = aligned_alloc(64, ramet_acts_bytes(N_K, N_COLS));
     assert_true(rows && p->panel && p->memory);
-    for (size_t i = 0; i < row_bytes * RAMET_LANES; ++i) rows[i] = (uint8_t)draw_bits();
-    for (size_t block = 0; block < row_bytes * RAMET_LANES; block += info->block_bytes) {
+    for (size_t i = 0; i < bytes; ++i) rows[i] = (uint8_t)draw_bits();
+    for (size_t block = 0; block < bytes; block += info->block_bytes) {
         uint8_t *b = rows + block;
         const uint32_t tail = dtype == RAMET_Q2_K ? 80 : dtype == RAMET_Q3_K ? 108 : dtype == RAMET_Q6_K ? 208 : 0;
         const float one = draw_unit();
@@ -55,8 +57,11 @@ static void build_problem(const ramet_kernels *table, ramet_dtype dtype, problem
                 dtype == RAMET_Q5_K || i == 1)
                 b[tail + i] = (uint8_t)(0x30 | (draw_bits() & 0x83));
     }
-    for (uint32_t i = 0; i < RAMET_LANES; ++i) pointers[i] = rows + i * row_bytes;
-    ramet_panel_pack(dtype, pointers, RAMET_LANES, N_K, p->panel);
+    for (uint32_t panel = 0; panel < N_PANELS; ++panel) {
+        const uint8_t *pointers[RAMET_LANES];
+        for (uint32_t i = 0; i < RAMET_LANES; ++i) pointers[i] = rows + (panel * RAMET_LANES + i) * row_bytes;
+        ramet_panel_pack(dtype, pointers, RAMET_LANES, N_K, p->panel + panel * p->panel_bytes);
+    }
     free(rows);
     for (size_t i = 0; i < N_COLS * N_K; ++i) p->x[i] = draw_unit();
     ramet_acts_place(&p->acts, N_K, N_COLS, p->x, p->memory);
@@ -95,6 +100,30 @@ static void test_columns_do_not_matter(void **state) {
             backward = table;
             ramet_kernels_reorder(&backward);
             if (columns_agree(&backward, dtype)) fail_msg("backward %s not seen", ramet_dtype_get(dtype)->name);
+        }
+}
+
+/* Two panels at once are the two alone; the control is the other order of them. */
+static void test_pairs_are_two_panels(void **state) {
+    (void)state;
+    uint32_t n;
+    const char *const *names = ramet_kernels_available(&n);
+    for (uint32_t i = 0; i < n; ++i)
+        for (uint32_t dtype = 0; dtype < RAMET_DTYPE_COUNT; ++dtype) {
+            static problem p;
+            static float pair[N_COLS][2 * RAMET_LANES], alone[N_COLS][2 * RAMET_LANES];
+            ramet_kernels table;
+            assert_true(ramet_kernels_init(&table, names[i]));
+            if (!table.matmul_pair[dtype]) continue;
+            build_problem(&table, dtype, &p);
+            table.matmul_pair[dtype](p.panel, &p.acts, 0, N_COLS, pair[0], 2 * RAMET_LANES);
+            for (uint32_t control = 0; control < 2; ++control) {
+                for (uint32_t panel = 0; panel < 2; ++panel)
+                    table.matmul[dtype](p.panel + panel * p.panel_bytes, &p.acts, 0, N_COLS,
+                                        alone[0] + RAMET_LANES * (panel ^ control), 2 * RAMET_LANES);
+                assert_true((memcmp(pair, alone, sizeof pair) == 0) == (control == 0));
+            }
+            free_problem(&p);
         }
 }
 
@@ -214,6 +243,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_names),
         cmocka_unit_test(test_columns_do_not_matter),
+        cmocka_unit_test(test_pairs_are_two_panels),
         cmocka_unit_test(test_instruction_sets_agree),
         cmocka_unit_test(test_queries_and_hidden_positions_do_not_matter),
         cmocka_unit_test(test_empty_sides_of_a_merge_are_neutral),

@@ -250,6 +250,89 @@ static void test_neighbours_are_left_alone(void **state) {
     }
 }
 
+/* A tile by its description, element by element: areas of [rows][positions][unit bytes] one after another. */
+static uint8_t *put_area(uint8_t *out, const ramet_kv_layout *l, const uint8_t *pages, size_t area_off, uint32_t n,
+                         size_t n_rows, size_t unit) {
+    for (size_t row = 0; row < n_rows; row++)
+        for (uint32_t pos = 0; pos < n; pos++, out += unit)
+            memcpy(out,
+                   pages + pos / l->page_tokens * l->page_bytes + area_off +
+                       (row * l->page_tokens + pos % l->page_tokens) * unit,
+                   unit);
+    return out;
+}
+
+static void make_tile(const ramet_kv_layout *l, const uint8_t *pages, uint32_t n, uint8_t *out) {
+    const size_t k_width = l->k_code == RAMET_KV_CODE_F32 ? 4 : l->k_code == RAMET_KV_CODE_F16 ? 2 : 1;
+    const size_t v_width = l->v_code == RAMET_KV_CODE_F32 ? 4 : l->v_code == RAMET_KV_CODE_F16 ? 2 : 1;
+    for (uint32_t layer = 0; layer < l->n_layers; layer++) {
+        for (uint32_t head = 0; head < l->n_kv_heads; head++) {
+            size_t off = ramet_kv_k_off(l, layer, head);
+            out = put_area(out, l, pages, off, n, l->head_dim, k_width);
+            if (k_width == 1) out = put_area(out, l, pages, off + l->k_scales_off, n, l->n_blocks, 2);
+        }
+        for (uint32_t head = 0; head < l->n_kv_heads; head++) {
+            size_t off = ramet_kv_v_off(l, layer, head);
+            out = put_area(out, l, pages, off, n, 1, l->head_dim * v_width);
+            if (v_width == 1) out = put_area(out, l, pages, off + l->v_scales_off, n, 1, (size_t)l->n_blocks * 2);
+        }
+    }
+}
+
+static void move_tile(const ramet_kv_layout *l, uint8_t *pages, uint32_t n, size_t from, size_t to, uint8_t *bytes,
+                      bool is_export) {
+    for (uint32_t first = 0; first < n; first += l->page_tokens) {
+        uint32_t run = n - first < l->page_tokens ? n - first : l->page_tokens;
+        ramet_kv_span span = {.tile_tokens = n, .first = first, .n = run};
+        uint8_t *page = pages + first / l->page_tokens * l->page_bytes;
+        if (is_export)
+            ramet_kv_export_tile(l, page, span, from, to, bytes);
+        else
+            ramet_kv_import_tile(l, page, span, from, to, bytes);
+    }
+}
+
+/* K8: any range of a tile, out of pages of any size and back into them. */
+static void test_ranges_of_tiles(void **state) {
+    (void)state;
+    static const uint32_t lengths[] = {64, 63, 40, 16, 1};
+    uint64_t draw = 20261130;
+    for (int precision = RAMET_KV_F32; precision <= RAMET_KV_Q8; precision++)
+        for (uint32_t page_tokens = 16; page_tokens <= 256; page_tokens *= 2)
+            for (size_t i = 0; i < 5; i++) {
+                ramet_kv_layout l = make_layout(precision, page_tokens);
+                uint32_t n = lengths[i];
+                size_t total = n * l.row_bytes, pages_bytes = 4 * l.page_bytes;
+                uint8_t *pages = malloc(pages_bytes), *back = malloc(pages_bytes);
+                uint8_t *tile = malloc(total), *got = malloc(total + 2);
+                assert_true(pages && back && tile && got);
+                for (size_t b = 0; b < pages_bytes; b++)
+                    pages[b] = (uint8_t)((draw = draw * 6364136223846793005u + 1) >> 56);
+                make_tile(&l, pages, n, tile);
+                if (page_tokens == 64 && n == 64) assert_memory_equal(tile, pages, l.page_bytes); /* as it lies */
+                memset(back, 0, pages_bytes);
+                for (size_t from = 0, to; from < total; from = to) {
+                    draw = draw * 6364136223846793005u + 1;
+                    to = from + 1 + (draw >> 33) % (total / 3 + 1);
+                    if (to > total) to = total;
+                    memset(got, 0x77, total + 2);
+                    move_tile(&l, pages, n, from, to, got + 1, true);
+                    assert_memory_equal(got + 1, tile + from, to - from);
+                    assert_true(got[0] == 0x77 && got[1 + to - from] == 0x77);
+                    move_tile(&l, back, n, from, to, tile + from, false);
+                }
+                make_tile(&l, back, n, got);
+                assert_memory_equal(got, tile, total);
+                back[ramet_kv_k_off(&l, 1, 1)] ^= 1; /* negative control */
+                make_tile(&l, back, n, got);
+                assert_memory_not_equal(got, tile, total);
+                free(pages);
+                free(back);
+                free(tile);
+                free(got);
+            }
+}
+
 int main(int argc, char **argv) {
     const char *text = argc > 1 ? argv[1] : getenv("RAMET_SEED");
     if (text) seed = strtoull(text, NULL, 0);
@@ -261,6 +344,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_special_values),
         cmocka_unit_test(test_rows_do_not_depend_on_the_page),
         cmocka_unit_test(test_neighbours_are_left_alone),
+        cmocka_unit_test(test_ranges_of_tiles),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -102,7 +102,7 @@ static void bench_all(const options *o) {
                 for (uint32_t i = 0; i < n_names; ++i) {
                     ramet_kernels table;
                     ramet_kernels_init(&table, names[i]);
-                    if (take_function(&table, k) == seen) continue;
+                    if (i > 0 && take_function(&table, k) == seen) continue;
                     seen = take_function(&table, k);
                     const double rate = k->bench(k, &table, kind);
                     if (rate <= 0.0) break;
@@ -147,6 +147,6 @@ int main(int argc, char **argv) {
         return 2;
     }
     if (o.list) return list_all(), 0;
-    if (o.bench) return bench_all(&o), 0;
+    if (o.bench) return bench_all(&o), bench_freed(o.only), bench_attention(o.only), 0;
     return (o.control ? check_control(&o) : check_all(&o)) > 0;
 }

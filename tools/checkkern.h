@@ -35,6 +35,8 @@ ptrdiff_t record_difference(const record *a, const record *b);
 void *need(size_t n, size_t size);
 /* Seconds per call, the best of some runs of 20 ms or more. */
 double time_calls(void (*call)(void *user), void *user);
+/* Seconds per call of one such run. */
+double time_once(void (*call)(void *user), void *user);
 
 enum { BENCH_CACHED, BENCH_STREAMED, BENCH_KINDS };
 
@@ -48,6 +50,14 @@ struct kernel_case {
     /* Work per second: 10^9 multiply-adds or elements (cached), 10^9 bytes of weights (streamed). 0: no such bench. */
     double (*bench)(const kernel_case *self, const ramet_kernels *table, int kind);
 };
+
+/* What the order of the sums costs: the AVX-512 matmuls of blocks beside the same with two float chains per output
+ * (checkkern_freed_*.c), which the library does not have. */
+void bench_freed(const char *only);
+void ramet_matmul_fill_freed(ramet_kernels *table);
+/* The same of attention, and what its reading through pages costs. */
+void bench_attention(const char *only);
+void ramet_attend_fill_freed(ramet_kernels *table);
 
 extern const kernel_case matmul_cases[], vector_cases[], attend_cases[]; /* each ends with name = NULL */
 

@@ -80,15 +80,39 @@ static void run_attend_finish(const kernel_case *self, rng *r, const ramet_kerne
     free(o);
 }
 
-static void run_kv_read(const kernel_case *self, rng *r, const ramet_kernels *table, record *out) {
+/* A page of random shape and precision, its bytes random too. False: no such layout. */
+static bool draw_page(rng *r, ramet_kv_layout *l, uint8_t **out_page) {
     static const int precisions[] = {RAMET_KV_F32, RAMET_KV_F16, RAMET_KV_VQ8, RAMET_KV_Q8, RAMET_KV_ONE_BIT};
     const uint32_t n_layers = rng_between(r, 1, 2), n_heads = rng_between(r, 1, 3), head_dim = draw_head_dim(r);
     const uint32_t page_tokens = 16u << rng_below(r, 4);
-    ramet_kv_layout l;
-    if (!ramet_kv_layout_init(&l, precisions[rng_below(r, 5)], n_layers, n_heads, head_dim, page_tokens)) return;
-    uint8_t *page = aligned_alloc(64, l.page_bytes);
+    if (!ramet_kv_layout_init(l, precisions[rng_below(r, 5)], n_layers, n_heads, head_dim, page_tokens)) return false;
+    uint8_t *page = aligned_alloc(64, l->page_bytes);
     if (!page) exit(6);
-    for (size_t i = 0; i < l.page_bytes; ++i) page[i] = (uint8_t)rng_next(r);
+    for (size_t i = 0; i < l->page_bytes; ++i) page[i] = (uint8_t)rng_next(r);
+    *out_page = page;
+    return true;
+}
+
+static void run_kv_write(const kernel_case *self, rng *r, const ramet_kernels *table, record *out) {
+    (void)self;
+    ramet_kv_layout l;
+    uint8_t *page;
+    if (!draw_page(r, &l, &page)) return;
+    const size_t n = (size_t)l.n_kv_heads * l.head_dim;
+    for (uint32_t i = 0; i < 3; ++i) {
+        float *k = draw_floats(r, n), *v = draw_floats(r, n);
+        table->kv_write(&l, page, rng_below(r, l.n_layers), rng_below(r, l.page_tokens), k, v);
+        free(k), free(v);
+    }
+    record_bytes(out, page, l.page_bytes);
+    free(page);
+}
+
+static void run_kv_read(const kernel_case *self, rng *r, const ramet_kernels *table, record *out) {
+    ramet_kv_layout l;
+    uint8_t *page;
+    if (!draw_page(r, &l, &page)) return;
+    const uint32_t n_heads = l.n_kv_heads, head_dim = l.head_dim, page_tokens = l.page_tokens, n_layers = l.n_layers;
     if (rng_next(r) & 1) {
         float *k = draw_floats(r, (size_t)n_heads * head_dim), *v = draw_floats(r, (size_t)n_heads * head_dim);
         for (uint32_t slot = 0; slot < page_tokens; ++slot)
@@ -132,7 +156,8 @@ static void call_attend(void *user) {
     case offsetof(ramet_kernels, attend_merge): t->attend_merge(b->m, b->l, b->o, 0.0f, 1.0f, b->q, BENCH_DIM); break;
     case offsetof(ramet_kernels, attend_finish): t->attend_finish(b->o, 1.0f, BENCH_DIM); break;
     case offsetof(ramet_kernels, kv_read_k): t->kv_read_k(&b->layout, b->page, 0, 0, 0, SEGMENT, b->k, SEGMENT); break;
-    default: t->kv_read_v(&b->layout, b->page, 0, 0, 0, SEGMENT, b->v);
+    case offsetof(ramet_kernels, kv_read_v): t->kv_read_v(&b->layout, b->page, 0, 0, 0, SEGMENT, b->v); break;
+    default: t->kv_write(&b->layout, b->page, 0, 5, b->k, b->v);
     }
 }
 
@@ -164,5 +189,6 @@ const kernel_case attend_cases[] = {
     ATTEND_CASE(attend_finish, run_attend_finish),
     ATTEND_CASE(kv_read_k, run_kv_read),
     ATTEND_CASE(kv_read_v, run_kv_read),
+    ATTEND_CASE(kv_write, run_kv_write),
     {0},
 };

@@ -3,6 +3,7 @@
 
 #include "kernels/tables.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -50,10 +51,10 @@ static void fill_float_row(rng *r, ramet_dtype dtype, uint8_t *row, size_t n_k) 
     free(values);
 }
 
-static uint8_t *make_panel(rng *r, ramet_dtype dtype, size_t n_k) {
+static void fill_panel(rng *r, ramet_dtype dtype, size_t n_k, uint8_t *panel) {
     const ramet_dtype_info *info = ramet_dtype_get(dtype);
     const size_t row_bytes = n_k / info->block * info->block_bytes;
-    uint8_t *rows = need(RAMET_LANES, row_bytes), *panel = need((size_t)ramet_panel_bytes(dtype, n_k), 1);
+    uint8_t *rows = need(RAMET_LANES, row_bytes);
     const uint8_t *pointers[RAMET_LANES];
     const uint32_t style = r->ordinary ? 7 : rng_below(r, 12); /* above 6: ordinary */
     for (uint32_t i = 0; i < RAMET_LANES; ++i) {
@@ -66,7 +67,14 @@ static uint8_t *make_panel(rng *r, ramet_dtype dtype, size_t n_k) {
     }
     ramet_panel_pack(dtype, pointers, rng_below(r, 8) ? RAMET_LANES : rng_between(r, 1, 15), n_k, panel);
     free(rows);
-    return panel;
+}
+
+/* n different panels, one after the other. */
+static uint8_t *make_panels(rng *r, ramet_dtype dtype, size_t n_k, uint32_t n) {
+    const size_t bytes = (size_t)ramet_panel_bytes(dtype, n_k);
+    uint8_t *panels = need(n, bytes);
+    for (uint32_t i = 0; i < n; ++i) fill_panel(r, dtype, n_k, panels + i * bytes);
+    return panels;
 }
 
 /* ---- activations: quantised by the C kernel, so that a matmul is judged alone */
@@ -95,22 +103,43 @@ static void free_acts(inputs *in) {
     free(in->x);
 }
 
+static bool is_pair(const kernel_case *self) {
+    return self->offset >= offsetof(ramet_kernels, matmul_pair[0]);
+}
+
+/* Two panels; a table that has no way to take them at once takes one at a time. */
+static void multiply_pair(const ramet_kernels *table, ramet_dtype dtype, const uint8_t *panels, const ramet_acts *acts,
+                          uint32_t col, uint32_t n_cols, float *out, size_t stride) {
+    if (table->matmul_pair[dtype]) {
+        table->matmul_pair[dtype](panels, acts, col, n_cols, out, stride);
+        return;
+    }
+    table->matmul[dtype](panels, acts, col, n_cols, out, stride);
+    panels += ramet_panel_bytes(dtype, acts->n_k);
+    table->matmul[dtype](panels, acts, col, n_cols, out + RAMET_LANES, stride);
+}
+
+/* Shapes on both sides of what any version unpacks at once, and of any width of its tiles. */
 static void run_matmul(const kernel_case *self, rng *r, const ramet_kernels *table, record *out) {
-    const uint32_t block = ramet_dtype_get(self->dtype)->block;
-    const uint32_t n_blocks = rng_below(r, 8) ? rng_between(r, 1, 6) : rng_between(r, 7, block == 256 ? 9 : 40);
-    const uint32_t n_k = block == 1 ? rng_between(r, 1, 80) : block * n_blocks;
+    const uint32_t block = ramet_dtype_get(self->dtype)->block, n_panels = is_pair(self) ? 2 : 1;
+    const uint32_t n_blocks = rng_below(r, 4) ? rng_between(r, 1, 6) : rng_between(r, 7, block == 256 ? 9 : 40);
+    const uint32_t n_floats = rng_below(r, 4) ? rng_between(r, 1, 80) : rng_between(r, 81, 400);
+    const uint32_t n_k = block == 1 ? n_floats : block * n_blocks;
     const uint32_t n_cols = rng_below(r, 8) ? rng_between(r, 1, 17) : rng_between(r, 18, 41);
-    const uint32_t col = rng_below(r, 4), stride = RAMET_LANES + rng_below(r, 8);
-    uint8_t *panel = make_panel(r, self->dtype, n_k);
+    const uint32_t col = rng_below(r, 4), width = RAMET_LANES * n_panels, stride = width + rng_below(r, 8);
+    uint8_t *panels = make_panels(r, self->dtype, n_k, n_panels);
     inputs in = make_acts(r, ramet_act_kind_of(self->dtype), n_k, col + n_cols + rng_below(r, 3));
-    const size_t n_out = (size_t)(n_cols - 1) * stride + RAMET_LANES;
+    const size_t n_out = (size_t)(n_cols - 1) * stride + width;
     float *y = need(n_out, sizeof *y);
     for (size_t i = 0; i < n_out; ++i) y[i] = 12345.0f;
-    table->matmul[self->dtype](panel, &in.acts, col, n_cols, y, stride);
+    if (is_pair(self))
+        multiply_pair(table, self->dtype, panels, &in.acts, col, n_cols, y, stride);
+    else
+        table->matmul[self->dtype](panels, &in.acts, col, n_cols, y, stride);
     record_floats(out, y, n_out);
     free(y);
     free_acts(&in);
-    free(panel);
+    free(panels);
 }
 
 static void run_quantize(const kernel_case *self, rng *r, const ramet_kernels *table, record *out) {
@@ -145,8 +174,8 @@ static void run_quantize(const kernel_case *self, rng *r, const ramet_kernels *t
 /* ---- bench */
 
 typedef struct matmul_bench {
+    const kernel_case *self;
     const ramet_kernels *table;
-    ramet_dtype dtype;
     uint8_t *weights;
     size_t panel_bytes, n_panels, next;
     inputs in;
@@ -156,29 +185,62 @@ typedef struct matmul_bench {
 
 static void call_matmul(void *user) {
     matmul_bench *b = user;
-    b->table->matmul[b->dtype](b->weights + b->next * b->panel_bytes, &b->in.acts, 0, b->n_cols, b->out, RAMET_LANES);
-    if (++b->next == b->n_panels) b->next = 0;
+    const uint8_t *panels = b->weights + b->next * b->panel_bytes;
+    if (is_pair(b->self))
+        multiply_pair(b->table, b->self->dtype, panels, &b->in.acts, 0, b->n_cols, b->out, 2 * RAMET_LANES);
+    else
+        b->table->matmul[b->self->dtype](panels, &b->in.acts, 0, b->n_cols, b->out, RAMET_LANES);
+    b->next += is_pair(b->self) ? 2 : 1;
+    if (b->next == b->n_panels) b->next = 0;
 }
 
-/* Cached: 4 panels of 16 x 4096, 64 columns. Streamed: one column, weights of 512 MiB, more than most caches. */
-static double bench_matmul(const kernel_case *self, const ramet_kernels *table, int kind) {
-    const uint32_t n_k = 4096, n_cols = kind == BENCH_CACHED ? 64 : 1;
+/* Seconds per panel of 16 x 1536; the weights are passed over again and again. */
+static double time_matmul(const kernel_case *self, const ramet_kernels *table, uint32_t n_cols, size_t n_panels) {
+    const uint32_t n_k = 1536;
     rng r = {.ordinary = true};
-    matmul_bench b = {.table = table, .dtype = self->dtype, .n_cols = n_cols};
+    matmul_bench b = {.self = self, .table = table, .n_panels = n_panels, .n_cols = n_cols};
     b.panel_bytes = (size_t)ramet_panel_bytes(self->dtype, n_k);
-    b.n_panels = kind == BENCH_CACHED ? 4 : ((size_t)512 << 20) / b.panel_bytes;
-    b.weights = need(b.n_panels, b.panel_bytes);
-    uint8_t *panel = make_panel(&r, self->dtype, n_k);
-    for (size_t i = 0; i < b.n_panels; ++i) memcpy(b.weights + i * b.panel_bytes, panel, b.panel_bytes);
+    b.weights = need(n_panels, b.panel_bytes);
+    fill_panel(&r, self->dtype, n_k, b.weights);
+    for (size_t i = 1; i < n_panels; ++i) memcpy(b.weights + i * b.panel_bytes, b.weights, b.panel_bytes);
     b.in = make_acts(&r, ramet_act_kind_of(self->dtype), n_k, n_cols);
-    b.out = need((size_t)n_cols * RAMET_LANES, sizeof *b.out);
+    b.out = need((size_t)n_cols * 2 * RAMET_LANES, sizeof *b.out);
     const double seconds = time_calls(call_matmul, &b);
-    const double work = kind == BENCH_CACHED ? (double)n_k * RAMET_LANES * n_cols : (double)b.panel_bytes;
     free(b.out);
     free_acts(&b.in);
-    free(panel);
     free(b.weights);
-    return work / seconds * 1e-9;
+    return seconds / (is_pair(self) ? 2 : 1);
+}
+
+/* Cached: 4 panels, 64 columns. Streamed: one column, weights of 512 MiB, more than most caches. */
+static double bench_matmul(const kernel_case *self, const ramet_kernels *table, int kind) {
+    const size_t panel_bytes = (size_t)ramet_panel_bytes(self->dtype, 1536);
+    if (kind == BENCH_CACHED) return 1536e-9 * RAMET_LANES * 64 / time_matmul(self, table, 64, 4);
+    if (is_pair(self)) return 0.0;
+    return (double)panel_bytes * 1e-9 / time_matmul(self, table, 1, ((size_t)512 << 20) / panel_bytes);
+}
+
+void bench_freed(const char *only) {
+#if defined(__x86_64__)
+    ramet_kernels exact, freed;
+    if (!ramet_kernels_init(&exact, "avx512")) return;
+    freed = exact;
+    ramet_matmul_fill_freed(&freed);
+    for (const kernel_case *k = matmul_cases; k->name; ++k)
+        for (uint32_t n_cols = is_pair(k) ? 64 : 1; n_cols < (is_pair(k) ? 65 : 9) && k->dtype; n_cols += 7) {
+            double best[2] = {1.0, 1.0}; /* of turns, so that both meet the same machine */
+            if (ramet_act_kind_of(k->dtype) == RAMET_ACT_F32 || (only && !strstr(k->name, only))) continue;
+            for (int turn = 0; turn < 6; ++turn) {
+                const double seconds = time_matmul(k, turn % 2 ? &freed : &exact, n_cols, 4);
+                if (seconds < best[turn % 2]) best[turn % 2] = seconds;
+            }
+            printf("%-16s %2u columns: exact %6.2f us, order freed %6.2f us: exactness costs %+.1f %%\n", k->name,
+                   n_cols, best[0] * 1e6, best[1] * 1e6, (best[0] / best[1] - 1.0) * 100.0);
+            fflush(stdout);
+        }
+#else
+    (void)only;
+#endif
 }
 
 typedef struct quantize_bench {
@@ -201,23 +263,15 @@ static double bench_quantize(const kernel_case *self, const ramet_kernels *table
     return 4096 / seconds * 1e-9;
 }
 
-#define MATMUL_CASE(type)                                                                                              \
-    { "matmul." #type, offsetof(ramet_kernels, matmul[RAMET_##type]), RAMET_##type, 150, run_matmul, bench_matmul }
+#define MATMUL_CASES(type)                                                                                             \
+    {"matmul." #type, offsetof(ramet_kernels, matmul[RAMET_##type]), RAMET_##type, 150, run_matmul, bench_matmul},     \
+        {"matmul_pair." #type, offsetof(ramet_kernels, matmul_pair[RAMET_##type]), RAMET_##type, 150, run_matmul,      \
+         bench_matmul},
 
 const kernel_case matmul_cases[] = {
-    MATMUL_CASE(F32),
-    MATMUL_CASE(F16),
-    MATMUL_CASE(BF16),
-    MATMUL_CASE(Q4_0),
-    MATMUL_CASE(Q4_1),
-    MATMUL_CASE(Q5_0),
-    MATMUL_CASE(Q5_1),
-    MATMUL_CASE(Q8_0),
-    MATMUL_CASE(Q2_K),
-    MATMUL_CASE(Q3_K),
-    MATMUL_CASE(Q4_K),
-    MATMUL_CASE(Q5_K),
-    MATMUL_CASE(Q6_K),
-    {"quantize", offsetof(ramet_kernels, quantize), RAMET_F32, 1000, run_quantize, bench_quantize},
+    MATMUL_CASES(F32) MATMUL_CASES(F16) MATMUL_CASES(BF16) MATMUL_CASES(Q4_0) MATMUL_CASES(Q4_1) MATMUL_CASES(Q5_0)
+        MATMUL_CASES(Q5_1) MATMUL_CASES(Q8_0) MATMUL_CASES(Q2_K) MATMUL_CASES(Q3_K) MATMUL_CASES(Q4_K)
+            MATMUL_CASES(Q5_K) MATMUL_CASES(Q6_K){"quantize", offsetof(ramet_kernels, quantize), RAMET_F32, 1000,
+                                                  run_quantize, bench_quantize},
     {0},
 };

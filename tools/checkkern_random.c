@@ -119,6 +119,13 @@ static double time_run(void (*call)(void *user), void *user, uint64_t n) {
     return (double)(clock() - start) / CLOCKS_PER_SEC;
 }
 
+double time_once(void (*call)(void *user), void *user) {
+    uint64_t n = 1;
+    double seconds;
+    while ((seconds = time_run(call, user, n)) < 0.02) n *= 2;
+    return seconds / (double)n;
+}
+
 double time_calls(void (*call)(void *user), void *user) {
     uint64_t n = 1;
     while (time_run(call, user, n) < 0.02) n *= 2;

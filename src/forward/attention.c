@@ -3,7 +3,7 @@
  * The order is fixed by position alone: segments of 64 aligned to absolute position, ascending, inside parts of 1,024; parts are
  * merged in ascending order. A job is a block of query rows and one kv head (its whole group of query heads). Rows of several
  * contexts may share a block: neighbours that reach the same page read it together, so that branches of one prefix cost one
- * reading of it. When the blocks give the threads too little to do, each part becomes a job of its own. None of this changes a
+ * reading of it. When there are fewer rows than the threads need, each part becomes a job of its own. None of this changes a
  * bit: a row's state depends on no other row, a part's on no other part. */
 #include "forward/internal.h"
 
@@ -15,6 +15,14 @@ struct view {
     uint32_t layer, window;
     uint32_t parts; /* in the split form: parts per item */
 };
+
+/* An item is a block and a kv head; a head's blocks come one after the other and find its pages in a cache. */
+static uint32_t block_of(const ramet_forward *f, uint32_t item) {
+    return item % f->n_blocks;
+}
+static uint32_t head_of(const ramet_forward *f, uint32_t item) {
+    return item / f->n_blocks;
+}
 
 static uint32_t min_u32(uint32_t a, uint32_t b) {
     return a < b ? a : b;
@@ -107,7 +115,7 @@ static uint32_t mark_visible(const struct view *v, uint32_t row, uint32_t n_rows
         uint32_t hi = pos + 1 > segment ? min_u32(pos + 1 - segment, RAMET_SEGMENT) : 0;
         memset(s->lo + (size_t)t * group, (int)lo, group);
         memset(s->hi + (size_t)t * group, (int)hi, group);
-        n = max_u32(n, hi);
+        if (lo < hi) n = max_u32(n, hi);
     }
     return n;
 }
@@ -175,11 +183,11 @@ static void finish(ramet_forward *f, uint32_t block, uint32_t head, float *l, fl
     }
 }
 
-static void run_whole(void *user, uint32_t index, uint32_t worker) {
+static void run_whole(void *user, uint32_t item, uint32_t worker) {
     const struct view *v = user;
     ramet_forward *f = v->f;
     ramet_attend_scratch *s = &f->workers[worker];
-    uint32_t block = index / f->layout->n_kv_heads, head = index % f->layout->n_kv_heads;
+    uint32_t block = block_of(f, item), head = head_of(f, item);
     uint32_t n_q = rows_of(f, block) * f->group, begin, end;
     range_of(v, block, &begin, &end);
     gather_queries(f, block, head, s->q);
@@ -191,13 +199,12 @@ static void run_whole(void *user, uint32_t index, uint32_t worker) {
     finish(f, block, head, s->all_l, s->all_o);
 }
 
-/* Where the state of (item, part) is kept between the two passes of the split form. */
+/* Where the state of (item, part) is kept between the two passes of the split form, whose items are single rows. */
 static void partial_at(const struct view *v, uint32_t item, uint32_t part, float **m, float **l, float **o) {
     const ramet_forward *f = v->f;
-    size_t n_q = (size_t)RAMET_QUERY_BLOCK * f->group;
-    *m = f->partials + ((size_t)item * v->parts + part) * n_q * (f->layout->head_dim + 2);
-    *l = *m + n_q;
-    *o = *l + n_q;
+    *m = f->partials + ((size_t)item * v->parts + part) * f->group * (f->layout->head_dim + 2);
+    *l = *m + f->group;
+    *o = *l + f->group;
 }
 
 static void run_split(void *user, uint32_t index, uint32_t worker) {
@@ -205,7 +212,7 @@ static void run_split(void *user, uint32_t index, uint32_t worker) {
     ramet_forward *f = v->f;
     ramet_attend_scratch *s = &f->workers[worker];
     uint32_t item = index / v->parts, part = index % v->parts;
-    uint32_t block = item / f->layout->n_kv_heads, head = item % f->layout->n_kv_heads;
+    uint32_t block = block_of(f, item), head = head_of(f, item);
     float *m, *l, *o;
     partial_at(v, item, part, &m, &l, &o);
     gather_queries(f, block, head, s->q);
@@ -216,7 +223,7 @@ static void join_split(void *user, uint32_t item, uint32_t worker) {
     const struct view *v = user;
     ramet_forward *f = v->f;
     ramet_attend_scratch *s = &f->workers[worker];
-    uint32_t block = item / f->layout->n_kv_heads, head = item % f->layout->n_kv_heads;
+    uint32_t block = block_of(f, item), head = head_of(f, item);
     uint32_t n_q = rows_of(f, block) * f->group;
     clear_state(s->all_m, s->all_l, s->all_o, n_q, f->layout->head_dim);
     for (uint32_t part = 0; part < v->parts; part++) {
@@ -231,7 +238,7 @@ void ramet_forward_attention(ramet_forward *f, uint32_t layer, uint32_t window) 
     struct view v = {.f = f, .layer = layer, .window = window, .parts = 1};
     uint32_t items = f->n_blocks * f->layout->n_kv_heads;
     for (uint32_t row = 0; row < f->n_rows; row++) v.parts = max_u32(v.parts, f->row_pos[row] / RAMET_PART + 1);
-    bool is_split = v.parts > 1 && items < 2 * ramet_pool_threads(f->pool) && items * v.parts <= f->max_partials;
+    bool is_split = v.parts > 1 && f->block_rows == 1 && items < 2 * ramet_pool_threads(f->pool);
     if (!is_split) {
         ramet_pool_run(f->pool, items, run_whole, &v);
         return;

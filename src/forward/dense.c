@@ -54,7 +54,7 @@ static void place_row(void *user, uint32_t row, uint32_t worker) {
     f->kernels->scale(q, h->attn_scale, n_q);
     uint32_t pos = f->row_pos[row];
     uint8_t *page = ramet_context_page_own(f->spans[f->row_span[row]].context, pos);
-    ramet_kv_write(f->layout, page, v->index, pos % f->layout->page_tokens, k, values);
+    f->kernels->kv_write(f->layout, page, v->index, pos % f->layout->page_tokens, k, values);
 }
 
 /* hidden += projected, through a norm where the family has one there. */

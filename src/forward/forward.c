@@ -40,7 +40,7 @@ static void measure_adapters(ramet_forward *f) {
 }
 
 static void lay_out_worker(ramet_forward *f, struct cutter *c, ramet_attend_scratch *s) {
-    uint64_t dim = f->layout->head_dim, n_q = (uint64_t)RAMET_QUERY_BLOCK * f->group;
+    uint64_t dim = f->layout->head_dim, n_q = (uint64_t)f->max_block_rows * f->group;
     *s = (ramet_attend_scratch){
         .q = cut(c, n_q * dim, sizeof(float)),
         .k_tile = cut(c, dim * RAMET_SEGMENT, sizeof(float)),
@@ -82,8 +82,7 @@ static void lay_out(ramet_forward *f, struct cutter *c) {
     }
     f->acts_memory = cut(c, 1, ramet_acts_bytes(max_k, f->max_tokens));
     uint32_t threads = ramet_pool_threads(f->pool);
-    f->max_partials = 2 * threads * f->max_parts;
-    f->partials = cut(c, f->max_partials, (uint64_t)RAMET_QUERY_BLOCK * f->group * (h->head_dim + 2) * sizeof(float));
+    f->partials = cut(c, 2ull * threads * f->max_parts, (uint64_t)f->group * (h->head_dim + 2) * sizeof(float));
     for (uint32_t i = 0; i < threads; i++) {
         ramet_attend_scratch discarded;
         lay_out_worker(f, c, c->base ? &f->workers[i] : &discarded);
@@ -109,6 +108,8 @@ ramet_status ramet_forward_create(const ramet_weights *weights, const ramet_kern
     f->max_tokens = max_tokens;
     f->max_parts = (n_ctx + RAMET_PART - 1) / RAMET_PART;
     f->group = h->n_heads / h->n_kv_heads;
+    f->max_block_rows = max_u32(RAMET_QUERY_BLOCK / f->group, 1);
+    if (f->max_block_rows > max_tokens) f->max_block_rows = max_tokens;
     f->q_stride = ramet_round16(h->n_heads * h->head_dim);
     f->kv_stride = ramet_round16(h->n_kv_heads * h->head_dim);
     f->embd_stride = ramet_round16(h->n_embd);
@@ -177,7 +178,7 @@ static void index_rows(ramet_forward *f) {
 static void cut_blocks(ramet_forward *f) {
     uint32_t wanted = 2 * ramet_pool_threads(f->pool) / f->layout->n_kv_heads + 1; /* blocks */
     f->block_rows = (f->n_rows + wanted - 1) / wanted;
-    if (f->block_rows > RAMET_QUERY_BLOCK) f->block_rows = RAMET_QUERY_BLOCK;
+    if (f->block_rows > f->max_block_rows) f->block_rows = f->max_block_rows;
     f->n_blocks = (f->n_rows + f->block_rows - 1) / f->block_rows;
 }
 

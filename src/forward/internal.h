@@ -5,12 +5,12 @@
 
 #include "forward/forward.h"
 
-/* Query rows that one attention job works on at most. */
-enum { RAMET_QUERY_BLOCK = 32 };
+/* Query vectors that one attention job works on, but a whole row at least: each reading of a page serves them all. */
+enum { RAMET_QUERY_BLOCK = 192 };
 
 /* What one worker needs for attention; all arrays are its own. */
 typedef struct ramet_attend_scratch {
-    float *q;                        /* [RAMET_QUERY_BLOCK * group][head_dim] */
+    float *q;                        /* [block_rows * group][head_dim], and so for the states below */
     float *k_tile;                   /* [head_dim][64] */
     float *v_tile;                   /* [64][head_dim] */
     float *part_o, *part_m, *part_l; /* state of one part */
@@ -25,6 +25,7 @@ struct ramet_forward {
     const ramet_kv_layout *layout;
     ramet_pool *pool;
     uint32_t max_tokens, max_parts, group;
+    uint32_t max_block_rows;                                             /* of attention */
     uint32_t q_stride, kv_stride, embd_stride, ff_stride, logits_stride; /* rounded up to 16 */
     double *inverse_freq[2]; /* [n_rot / 2]; 0: global layers, 1: sliding ones */
     double rope_magnitude[2];
@@ -48,8 +49,7 @@ struct ramet_forward {
     float *cos[2], *sin[2]; /* [max_tokens][n_rot / 2] */
     void *acts_memory;
     ramet_attend_scratch *workers; /* one per thread */
-    uint32_t max_partials;
-    float *partials; /* [max_partials][query block * group][head_dim + 2] */
+    float *partials;               /* [2 * threads][max_parts][group][head_dim + 2] */
 };
 
 /* y_i = W_i x for n matrices with one common input x [n_rows][n_k], dense; out_i has stride out_stride_i (a multiple of 16 that

@@ -3,7 +3,8 @@
 #include "forward/internal.h"
 
 enum {
-    COLUMN_BLOCK = 64, /* columns that stay in cache while a run of panels passes over them */
+    COLUMN_BLOCK = 128, /* columns that stay in cache while a run of panels passes over them */
+    PAIR_COLUMNS = 12,  /* from here on two panels at once are faster than one, if there is a kernel for it */
     MAX_JOBS_PER_THREAD = 8,
 };
 
@@ -20,27 +21,33 @@ static void quantize_row(void *user, uint32_t row, uint32_t worker) {
     job->f->kernels->quantize(&job->acts, row, job->acts.f32 + (size_t)row * job->acts.n_k);
 }
 
-/* One panel over some columns. */
-static void multiply_panel(const struct job *job, const ramet_product *p, uint32_t panel, uint32_t col,
-                           uint32_t n_cols) {
+/* Panels [panel, last) of one product over some columns, two at a time where that is faster. */
+static void multiply_panels(const struct job *job, const ramet_product *p, uint32_t panel, uint32_t last, uint32_t col,
+                            uint32_t n_cols) {
     const ramet_matrix *m = p->matrix;
-    float *out = p->out + (size_t)col * p->out_stride + (size_t)panel * RAMET_LANES;
-    job->f->kernels->matmul[m->dtype](m->panels + (uint64_t)panel * m->panel_bytes, &job->acts, col, n_cols, out,
-                                      p->out_stride);
+    const ramet_kernels *kernels = job->f->kernels;
+    const ramet_matmul_fn pair = n_cols < PAIR_COLUMNS ? NULL : kernels->matmul_pair[m->dtype];
+    for (uint32_t n; panel < last; panel += n) {
+        n = pair && last - panel >= 2 ? 2 : 1;
+        float *out = p->out + (size_t)col * p->out_stride + (size_t)panel * RAMET_LANES;
+        (n == 2 ? pair : kernels->matmul[m->dtype])(m->panels + (uint64_t)panel * m->panel_bytes, &job->acts, col,
+                                                    n_cols, out, p->out_stride);
+    }
 }
 
 static void multiply(void *user, uint32_t index, uint32_t worker) {
     (void)worker;
     const struct job *job = user;
-    uint32_t first = index * job->panels_per_job, last = first + job->panels_per_job;
-    if (last > job->n_panels) last = job->n_panels;
+    const uint32_t first = index * job->panels_per_job, last = first + job->panels_per_job;
     for (uint32_t col = 0; col < job->acts.n_cols; col += COLUMN_BLOCK) {
-        uint32_t n_cols = job->acts.n_cols - col < COLUMN_BLOCK ? job->acts.n_cols - col : COLUMN_BLOCK;
-        const ramet_product *p = job->products;
+        const uint32_t n_cols = job->acts.n_cols - col < COLUMN_BLOCK ? job->acts.n_cols - col : COLUMN_BLOCK;
         uint32_t before = 0; /* panels of the products before p */
-        for (uint32_t panel = first; panel < last; panel++) {
-            while (panel - before >= p->matrix->n_panels) before += p++->matrix->n_panels;
-            multiply_panel(job, p, panel - before, col, n_cols);
+        for (const ramet_product *p = job->products; p < job->products + job->n_products; p++) {
+            const uint32_t n = p->matrix->n_panels, end = before + n;
+            if (first < end && before < last)
+                multiply_panels(job, p, first > before ? first - before : 0, last < end ? last - before : n, col,
+                                n_cols);
+            before = end;
         }
     }
 }
@@ -55,7 +62,7 @@ static void run(ramet_forward *f, const float *x, uint32_t n_rows, const ramet_p
     }
     if (quantised) ramet_pool_run(f->pool, n_rows, quantize_row, &job);
     uint32_t jobs = ramet_pool_threads(f->pool) * MAX_JOBS_PER_THREAD;
-    job.panels_per_job = (job.n_panels + jobs - 1) / jobs;
+    job.panels_per_job = ((job.n_panels + jobs - 1) / jobs + 1) & ~1u; /* even: they go in pairs */
     ramet_pool_run(f->pool, (job.n_panels + job.panels_per_job - 1) / job.panels_per_job, multiply, &job);
 }
 

@@ -49,23 +49,21 @@ void ramet_kernels_fill_c(ramet_kernels *table) {
 static void fill_avx2(ramet_kernels *table) {
     table->name = "avx2";
     ramet_matmul_fill_avx2(table);
-    ramet_vector_fill_avx2(table);
-    ramet_attend_fill_avx2(table);
-    ramet_kv_fill_avx2(table);
+    ramet_lanes_fill_avx2(table);
+    ramet_quantize_fill_avx2(table);
 }
 
 static void fill_avx512(ramet_kernels *table) {
     table->name = "avx512";
     ramet_matmul_fill_avx512(table);
-    ramet_attend_fill_avx512(table);
+    ramet_lanes_fill_avx512(table);
 }
 #elif defined(__aarch64__)
 static void fill_neon(ramet_kernels *table) {
     table->name = "neon";
     ramet_matmul_fill_neon(table);
-    ramet_vector_fill_neon(table);
-    ramet_attend_fill_neon(table);
-    ramet_kv_fill_neon(table);
+    ramet_lanes_fill_neon(table);
+    ramet_quantize_fill_neon(table);
 }
 #endif
 

@@ -78,6 +78,9 @@ typedef struct ramet_kernels {
 
     void (*quantize)(ramet_acts *acts, uint32_t col, const float *x); /* one column */
     ramet_matmul_fn matmul[RAMET_DTYPE_COUNT];                        /* NULL where the type is no weight type */
+    /* The same for two panels that lie one after the other, 32 rows: out[c * out_stride + r] for r < 32. NULL where that is
+     * no faster than one at a time; meant for many columns. */
+    ramet_matmul_fn matmul_pair[RAMET_DTYPE_COUNT];
 
     /* y[i] = x[i] * r * w[i], (x * r) first; r = 1 / sqrt(mean + eps); mean = (16 interleaved chains fmaf(x, x, .) by i
      * mod 16, then tree16) / n. y may be x. */
@@ -104,6 +107,9 @@ typedef struct ramet_kernels {
                       uint32_t n, float *out, size_t stride);
     void (*kv_read_v)(const ramet_kv_layout *l, const uint8_t *page, uint32_t layer, uint32_t head, uint32_t slot,
                       uint32_t n, float *out);
+    /* One position's K and V into a page; equal to ramet_kv_write. */
+    void (*kv_write)(const ramet_kv_layout *l, uint8_t *page, uint32_t layer, uint32_t slot, const float *k,
+                     const float *v);
 } ramet_kernels;
 
 /* The fixed tree of all interleaved reductions: t[i] = op(t[i], t[i + 8]) for i < 8, then 4, 2, 1. */

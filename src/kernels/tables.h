@@ -14,19 +14,17 @@ void ramet_attend_fill_c(ramet_kernels *table);
 /* The C matmuls once more; they add in descending order of k when there is more than one column. */
 void ramet_matmul_fill_backward(ramet_kernels *table);
 
-/* Each overwrites what it does faster. */
+/* Each overwrites what it does faster: lanes is all but the products and their activations. */
 #if defined(__x86_64__)
 void ramet_matmul_fill_avx2(ramet_kernels *table);
-void ramet_vector_fill_avx2(ramet_kernels *table);
-void ramet_attend_fill_avx2(ramet_kernels *table);
-void ramet_kv_fill_avx2(ramet_kernels *table);
+void ramet_lanes_fill_avx2(ramet_kernels *table);
+void ramet_quantize_fill_avx2(ramet_kernels *table);
 void ramet_matmul_fill_avx512(ramet_kernels *table);
-void ramet_attend_fill_avx512(ramet_kernels *table);
+void ramet_lanes_fill_avx512(ramet_kernels *table);
 #elif defined(__aarch64__)
 void ramet_matmul_fill_neon(ramet_kernels *table);
-void ramet_vector_fill_neon(ramet_kernels *table);
-void ramet_attend_fill_neon(ramet_kernels *table);
-void ramet_kv_fill_neon(ramet_kernels *table);
+void ramet_lanes_fill_neon(ramet_kernels *table);
+void ramet_quantize_fill_neon(ramet_kernels *table);
 #endif
 
 /* a > b ? a : b, not fmaxf: when one is NaN, b wins. */

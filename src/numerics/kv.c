@@ -1,6 +1,6 @@
-/* kv.c - see kv.h. One description of where a head's vector lies (in a page, or in an exported row) serves writing,
- * reading, export and import; page and row differ in strides alone. One-bit values are stored as +-1 in a whole byte
- * with the q8 layout: what counts is how little they say. */
+/* kv.c - see kv.h. One description of where a head's vector lies in a page serves writing and reading; export and import
+ * see a page and a tile as the same matrices with other strides. One-bit values are stored as +-1 in a whole byte with
+ * the q8 layout: what counts is how little they say. */
 #include "numerics/kv.h"
 #include "numerics/half.h"
 
@@ -230,78 +230,112 @@ void ramet_kv_read_v(const ramet_kv_layout *l, const uint8_t *page, uint32_t lay
     }
 }
 
+/* ---------------------------------------------------------------- tiles ---- */
+
+/* Bytes [from, to) of a tile, those of its positions that lie in one page; bytes[0] is byte `from`. */
+typedef struct tile_copy {
+    const ramet_kv_layout *l;
+    ramet_kv_span span;
+    uint8_t *page, *bytes;
+    size_t from, to;
+    bool is_export;
+} tile_copy;
+
+/* n bytes that are adjacent on both sides. */
+static inline void copy_run(const tile_copy *c, size_t page_off, size_t tile_off, size_t n) {
+    size_t begin = tile_off > c->from ? tile_off : c->from, end = tile_off + n < c->to ? tile_off + n : c->to;
+    if (begin >= end) return;
+    uint8_t *in_page = c->page + page_off + (begin - tile_off), *in_tile = c->bytes + (begin - c->from);
+    if (c->is_export)
+        memcpy(in_tile, in_page, end - begin);
+    else
+        memcpy(in_page, in_tile, end - begin);
+}
+
+/* n_rows rows of `unit` bytes a position. One run where the tile is the whole page. */
+static void copy_matrix(const tile_copy *c, size_t page_off, size_t tile_off, size_t n_rows, size_t unit) {
+    const size_t page_stride = c->l->page_tokens * unit, tile_stride = c->span.tile_tokens * unit;
+    const size_t run = c->span.n * unit;
+    if (run == page_stride && run == tile_stride) {
+        copy_run(c, page_off, tile_off, n_rows * run);
+        return;
+    }
+    page_off += c->span.slot * unit;
+    tile_off += c->span.first * unit;
+    size_t row = tile_off < c->from ? (c->from - tile_off) / tile_stride : 0;
+    for (; row < n_rows && tile_off + row * tile_stride < c->to; row++)
+        copy_run(c, page_off + row * page_stride, tile_off + row * tile_stride, run);
+}
+
+static void copy_k(const tile_copy *c, size_t page_off, size_t tile_off) {
+    const size_t width = get_width(c->l->k_code), elements = c->l->head_dim * width;
+    copy_matrix(c, page_off, tile_off, c->l->head_dim, width);
+    if (!has_scales(c->l->k_code)) return;
+    copy_matrix(c, page_off + c->l->k_scales_off, tile_off + elements * c->span.tile_tokens, c->l->n_blocks,
+                SCALE_BYTES);
+}
+
+static void copy_v(const tile_copy *c, size_t page_off, size_t tile_off) {
+    const size_t elements = c->l->head_dim * get_width(c->l->v_code);
+    copy_matrix(c, page_off, tile_off, 1, elements);
+    if (!has_scales(c->l->v_code)) return;
+    copy_matrix(c, page_off + c->l->v_scales_off, tile_off + elements * c->span.tile_tokens, 1,
+                (size_t)c->l->n_blocks * SCALE_BYTES);
+}
+
+static void copy_tile(const tile_copy *c) {
+    const ramet_kv_layout *l = c->l;
+    const ramet_kv_span *s = &c->span;
+    RAMET_ASSERT(s->n <= l->page_tokens && s->slot <= l->page_tokens - s->n && s->n <= s->tile_tokens &&
+                     s->first <= s->tile_tokens - s->n,
+                 "kv: %u positions, from %u of a tile of %u, from slot %u of %u", s->n, s->first, s->tile_tokens,
+                 s->slot, l->page_tokens);
+    const size_t k_bytes = l->k_vector_bytes * s->tile_tokens, v_bytes = l->v_vector_bytes * s->tile_tokens;
+    const size_t layer_bytes = l->n_kv_heads * (k_bytes + v_bytes);
+    for (size_t layer = c->from / layer_bytes; layer < l->n_layers && layer * layer_bytes < c->to; layer++) {
+        size_t off = layer * layer_bytes;
+        for (uint32_t head = 0; head < l->n_kv_heads; head++, off += k_bytes)
+            copy_k(c, ramet_kv_k_off(l, (uint32_t)layer, head), off);
+        for (uint32_t head = 0; head < l->n_kv_heads; head++, off += v_bytes)
+            copy_v(c, ramet_kv_v_off(l, (uint32_t)layer, head), off);
+    }
+}
+
+void ramet_kv_export_tile(const ramet_kv_layout *l, const uint8_t *page, ramet_kv_span span, size_t from, size_t to,
+                          uint8_t *out) {
+    const tile_copy c = {.l = l,
+                         .span = span,
+                         .page = (uint8_t *)(uintptr_t)page, /* read only */
+                         .bytes = out,
+                         .from = from,
+                         .to = to,
+                         .is_export = true};
+    copy_tile(&c);
+}
+
+void ramet_kv_import_tile(const ramet_kv_layout *l, uint8_t *page, ramet_kv_span span, size_t from, size_t to,
+                          const uint8_t *bytes) {
+    const tile_copy c = {.l = l,
+                         .span = span,
+                         .page = page,
+                         .bytes = (uint8_t *)(uintptr_t)bytes, /* read only */
+                         .from = from,
+                         .to = to};
+    copy_tile(&c);
+}
+
 /* ---------------------------------------------------------------- rows ---- */
 
-/* Where vectors lie on both sides: unit u of vector i at off + i * vector_stride + u * unit_stride. */
-typedef struct grid {
-    size_t vector_stride, unit_stride;
-} grid;
-
-/* Units in tiles that are one cache line of the exported side, so that both sides stay in cache. */
-static inline void copy_tiles(uint8_t *to, grid t, const uint8_t *from, grid f, size_t n_vectors, size_t n_units,
-                              size_t width) {
-    const size_t tile = 64 / width;
-    for (size_t first = 0; first < n_units; first += tile) {
-        size_t end = first + tile < n_units ? first + tile : n_units;
-        for (size_t i = 0; i < n_vectors; i++)
-            for (size_t u = first; u < end; u++)
-                memcpy(to + i * t.vector_stride + u * t.unit_stride, from + i * f.vector_stride + u * f.unit_stride,
-                       width);
-    }
-}
-
-/* n_vectors vectors of n_units units of 1, 2 or 4 bytes. */
-static void copy_grid(uint8_t *to, grid t, const uint8_t *from, grid f, size_t n_vectors, size_t n_units,
-                      size_t width) {
-    if (t.unit_stride == width && f.unit_stride == width)
-        for (size_t i = 0; i < n_vectors; i++)
-            memcpy(to + i * t.vector_stride, from + i * f.vector_stride, n_units * width);
-    else if (width == 4)
-        copy_tiles(to, t, from, f, n_vectors, n_units, 4);
-    else if (width == 2)
-        copy_tiles(to, t, from, f, n_vectors, n_units, 2);
-    else
-        copy_tiles(to, t, from, f, n_vectors, n_units, 1);
-}
-
-/* One head's K or V of n positions from slot on, between a page and rows; `in_row` is its place in a row. */
-static void move_vectors(const ramet_kv_layout *l, const vector_place *at, const vector_place *next, uint8_t *page,
-                         uint8_t *in_row, uint32_t n, bool is_export) {
-    const size_t elements = l->head_dim * at->width;
-    const grid page_side = {next->off - at->off, at->stride}, row_side = {l->row_bytes, at->width};
-    const grid page_scales = {next->scales_off - at->scales_off, at->scales_stride},
-               row_scales = {l->row_bytes, SCALE_BYTES};
-    uint8_t *scales = in_row + elements;
-    if (is_export)
-        copy_grid(in_row, row_side, page + at->off, page_side, n, l->head_dim, at->width);
-    else
-        copy_grid(page + at->off, page_side, in_row, row_side, n, l->head_dim, at->width);
-    if (!has_scales(at->code)) return;
-    if (is_export)
-        copy_grid(scales, row_scales, page + at->scales_off, page_scales, n, l->n_blocks, SCALE_BYTES);
-    else
-        copy_grid(page + at->scales_off, page_scales, scales, row_scales, n, l->n_blocks, SCALE_BYTES);
-}
-
-static void move_rows(const ramet_kv_layout *l, uint8_t *page, uint32_t slot, uint32_t n, uint8_t *rows,
-                      bool is_export) {
-    check_slots(l, 0, slot, n);
-    for (uint32_t layer = 0; layer < l->n_layers; layer++) {
-        for (uint32_t head = 0; head < l->n_kv_heads; head++, rows += l->k_vector_bytes) {
-            vector_place at = locate_k(l, layer, head, slot), next = locate_k(l, layer, head, slot + 1);
-            move_vectors(l, &at, &next, page, rows, n, is_export);
-        }
-        for (uint32_t head = 0; head < l->n_kv_heads; head++, rows += l->v_vector_bytes) {
-            vector_place at = locate_v(l, layer, head, slot), next = locate_v(l, layer, head, slot + 1);
-            move_vectors(l, &at, &next, page, rows, n, is_export);
-        }
-    }
+static ramet_kv_span row_at(uint32_t slot) {
+    return (ramet_kv_span){.tile_tokens = 1, .slot = slot, .n = 1};
 }
 
 void ramet_kv_export(const ramet_kv_layout *l, const uint8_t *page, uint32_t slot, uint32_t n, uint8_t *out) {
-    move_rows(l, (uint8_t *)(uintptr_t)page, slot, n, out, true); /* read only */
+    for (uint32_t i = 0; i < n; i++)
+        ramet_kv_export_tile(l, page, row_at(slot + i), 0, l->row_bytes, out + i * l->row_bytes);
 }
 
 void ramet_kv_import(const ramet_kv_layout *l, uint8_t *page, uint32_t slot, uint32_t n, const uint8_t *rows) {
-    move_rows(l, page, slot, n, (uint8_t *)(uintptr_t)rows, false); /* read only */
+    for (uint32_t i = 0; i < n; i++)
+        ramet_kv_import_tile(l, page, row_at(slot + i), 0, l->row_bytes, rows + i * l->row_bytes);
 }

@@ -10,8 +10,10 @@
  * scale is amax / 127 rounded and q = x / scale rounded half to even, clamped to +-127; a scale of 0 has q = 0. A block
  * with a NaN or an infinity, or whose scale overflows (amax from 8.3e6 on), reads as NaN throughout: it is seen.
  *
- * An exported position ("row") is position-major: for each layer, for each kv head K, then for each kv head V; a vector
- * is its elements then its scales. It does not depend on page_tokens: this is what snapshots store.
+ * A tile is the exported form of n consecutive positions: what a page of just n positions would hold, without padding.
+ * It does not depend on page_tokens: this is what snapshots store. A tile of 64 and a page of 64 are the same bytes. A
+ * tile of one position is a "row": for each layer, for each kv head K, then for each kv head V; a vector is its elements
+ * then its scales.
  *
  * Owns layout, codecs and the names of the precisions (ramet_kv_name and ramet_kv_parse of ramet.h); refuses to know
  * pages' lifetime. */
@@ -60,7 +62,17 @@ void ramet_kv_read_k(const ramet_kv_layout *l, const uint8_t *page, uint32_t lay
                      uint32_t n, float *out, size_t stride);
 void ramet_kv_read_v(const ramet_kv_layout *l, const uint8_t *page, uint32_t layer, uint32_t head, uint32_t slot,
                      uint32_t n, float *out);
-/* Positions [slot, slot + n) as exported rows, n * row_bytes, and back. Exact inverses of one another. */
+/* Where positions of a tile of `tile_tokens` lie in a page: [first, first + n) of the tile are slots [slot, slot + n). */
+typedef struct ramet_kv_span {
+    uint32_t tile_tokens, first, slot, n;
+} ramet_kv_span;
+/* Bytes [from, to) of the tile (of tile_tokens * row_bytes) between memory that starts with byte `from` and a page: those
+ * of the span's positions; the others are left alone. Exact inverses of one another. */
+void ramet_kv_export_tile(const ramet_kv_layout *l, const uint8_t *page, ramet_kv_span span, size_t from, size_t to,
+                          uint8_t *out);
+void ramet_kv_import_tile(const ramet_kv_layout *l, uint8_t *page, ramet_kv_span span, size_t from, size_t to,
+                          const uint8_t *bytes);
+/* Positions [slot, slot + n) as rows, n * row_bytes, and back. */
 void ramet_kv_export(const ramet_kv_layout *l, const uint8_t *page, uint32_t slot, uint32_t n, uint8_t *out);
 void ramet_kv_import(const ramet_kv_layout *l, uint8_t *page, uint32_t slot, uint32_t n, const uint8_t *rows);
 

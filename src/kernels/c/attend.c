@@ -72,4 +72,5 @@ void ramet_attend_fill_c(ramet_kernels *table) {
     table->attend_finish = finish_part;
     table->kv_read_k = ramet_kv_read_k;
     table->kv_read_v = ramet_kv_read_v;
+    table->kv_write = ramet_kv_write;
 }

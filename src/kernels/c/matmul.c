@@ -116,7 +116,7 @@ FLOAT_MAP(FLOAT_DEFINE)
 BLOCK_MAP(BLOCK_DEFINE)
 
 void ramet_matmul_fill_backward(ramet_kernels *table) {
-#define BACKWARD_FILL(type) table->matmul[RAMET_##type] = backward_##type;
+#define BACKWARD_FILL(type) table->matmul[RAMET_##type] = backward_##type, table->matmul_pair[RAMET_##type] = NULL;
     FLOAT_MAP(BACKWARD_FILL)
     BLOCK_MAP(BACKWARD_FILL)
 }

@@ -1,82 +1,108 @@
-/* lanes_avx2.h - 8 floats at a time: vectors with a tail, the fixed tree, and exp of numerics/math.c step by step.
- * min and max of AVX return the second operand when one is NaN, so that MAX(a, b) is a > b ? a : b. */
+/* lanes_avx2.h - 8 floats at a time, for lanes.h. min and max return the second operand when one is NaN. */
 #ifndef RAMET_KERNELS_X86_LANES_AVX2_H
 #define RAMET_KERNELS_X86_LANES_AVX2_H
 
 #include "kernels/inline.h"
+#include "kernels/tables.h"
 
 #include <immintrin.h>
-#include <stddef.h>
-#include <stdint.h>
 
-/* All ones in the first `n` lanes (all 8 when there are more). */
-static inline __m256i first_lanes(size_t n) {
+#define FVEC                __m256
+#define FLANES              8
+#define FMASK               __m256i
+#define FLOAD               _mm256_loadu_ps
+#define FLOAD_SOME          load_some
+#define FSTORE              _mm256_storeu_ps
+#define FSTORE_SOME         store_some
+#define FSET1               _mm256_set1_ps
+#define FADD                _mm256_add_ps
+#define FSUB                _mm256_sub_ps
+#define FMUL                _mm256_mul_ps
+#define FDIV                _mm256_div_ps
+#define FNEG(x)             _mm256_xor_ps(x, _mm256_set1_ps(-0.0f))
+#define FABS(x)             _mm256_andnot_ps(_mm256_set1_ps(-0.0f), x)
+#define FFMA                _mm256_fmadd_ps
+#define FMAX                _mm256_max_ps
+#define FMIN                _mm256_min_ps
+#define FLESS_EQUAL(a, b)   _mm256_castps_si256(_mm256_cmp_ps(a, b, _CMP_LE_OQ))
+#define FALL(mask)          (_mm256_movemask_epi8(mask) == -1)
+#define FSELECT(mask, a, b) _mm256_blendv_ps(b, a, _mm256_castsi256_ps(mask))
+
+/* Lanes i with lo <= first + i < hi. */
+ALWAYS_INLINE __m256i visible_lanes(uint32_t first, uint32_t lo, uint32_t hi) {
     const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
-    return _mm256_cmpgt_epi32(_mm256_set1_epi32(n < 8 ? (int32_t)n : 8), lane);
+    const __m256i p = _mm256_add_epi32(lane, _mm256_set1_epi32((int32_t)first));
+    const __m256i reached = _mm256_cmpgt_epi32(p, _mm256_set1_epi32((int32_t)lo - 1));
+    return _mm256_and_si256(reached, _mm256_cmpgt_epi32(_mm256_set1_epi32((int32_t)hi), p));
 }
 
-/* The first `n` floats at p, then zeros; nothing else is touched. */
-static inline __m256 load_some(const float *p, size_t n) {
-    return n >= 8 ? _mm256_loadu_ps(p) : _mm256_maskload_ps(p, first_lanes(n));
+ALWAYS_INLINE __m256 load_some(const float *p, size_t n) {
+    return n >= 8 ? _mm256_loadu_ps(p) : _mm256_maskload_ps(p, visible_lanes(0, 0, (uint32_t)n));
 }
 
-static inline void store_some(float *p, size_t n, __m256 v) {
+ALWAYS_INLINE void store_some(float *p, size_t n, __m256 v) {
     if (n >= 8)
         _mm256_storeu_ps(p, v);
     else
-        _mm256_maskstore_ps(p, first_lanes(n), v);
+        _mm256_maskstore_ps(p, visible_lanes(0, 0, (uint32_t)n), v);
 }
 
-/* The trees of tables.h for lanes 0..7 in `low` and 8..15 in `high`. */
-static inline float tree16_add(__m256 low, __m256 high) {
-    __m256 t8 = _mm256_add_ps(low, high);
-    __m128 t4 = _mm_add_ps(_mm256_castps256_ps128(t8), _mm256_extractf128_ps(t8, 1));
-    __m128 t2 = _mm_add_ps(t4, _mm_movehl_ps(t4, t4));
-    return _mm_cvtss_f32(_mm_add_ss(t2, _mm_movehdup_ps(t2)));
-}
+#define DEFINE_TREE16(op)                                                                                              \
+    ALWAYS_INLINE float tree16_##op(const __m256 t[2]) {                                                               \
+        const __m256 t8 = _mm256_##op##_ps(t[0], t[1]);                                                                \
+        const __m128 t4 = _mm_##op##_ps(_mm256_castps256_ps128(t8), _mm256_extractf128_ps(t8, 1));                     \
+        const __m128 t2 = _mm_##op##_ps(t4, _mm_movehl_ps(t4, t4));                                                    \
+        return _mm_cvtss_f32(_mm_##op##_ss(t2, _mm_movehdup_ps(t2)));                                                  \
+    }
+DEFINE_TREE16(add)
+DEFINE_TREE16(max)
+DEFINE_TREE16(min)
 
-static inline float tree16_max(__m256 low, __m256 high) {
-    __m256 t8 = _mm256_max_ps(low, high);
-    __m128 t4 = _mm_max_ps(_mm256_castps256_ps128(t8), _mm256_extractf128_ps(t8, 1));
-    __m128 t2 = _mm_max_ps(t4, _mm_movehl_ps(t4, t4));
-    return _mm_cvtss_f32(_mm_max_ss(t2, _mm_movehdup_ps(t2)));
-}
-
-static inline float tree16_min(__m256 low, __m256 high) {
-    __m256 t8 = _mm256_min_ps(low, high);
-    __m128 t4 = _mm_min_ps(_mm256_castps256_ps128(t8), _mm256_extractf128_ps(t8, 1));
-    __m128 t2 = _mm_min_ps(t4, _mm_movehl_ps(t4, t4));
-    return _mm_cvtss_f32(_mm_min_ss(t2, _mm_movehdup_ps(t2)));
-}
-
-static inline __m256 exp_lanes(__m256 x) {
-    x = _mm256_min_ps(_mm256_set1_ps(89.0f), x);
-    x = _mm256_max_ps(_mm256_set1_ps(-104.0f), x);
-
-    const __m256 magic = _mm256_set1_ps(0x1.8p23f);
-    __m256 shifted = _mm256_fmadd_ps(x, _mm256_set1_ps(0x1.715476p0f), magic);
-    __m256 n = _mm256_sub_ps(shifted, magic);
-    __m256 r = _mm256_fmadd_ps(n, _mm256_set1_ps(-0x1.62e43p-1f), x);
-    r = _mm256_fmadd_ps(n, _mm256_set1_ps(0x1.05c61p-29f), r);
-
-    __m256 p = _mm256_set1_ps(0x1.6a53ecp-10f);
-    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(0x1.123986p-7f));
-    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(0x1.5558aep-5f));
-    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(0x1.555492p-3f));
-    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(0x1.fffffcp-2f));
-    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(1.0f));
-    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(1.0f));
-
-    const __m256i bias = _mm256_set1_epi32(127);
-    __m256i whole = _mm256_sub_epi32(_mm256_castps_si256(shifted), _mm256_castps_si256(magic));
-    __m256i half = _mm256_srai_epi32(whole, 1);
-    __m256i first = _mm256_slli_epi32(_mm256_add_epi32(half, bias), 23);
-    __m256i second = _mm256_slli_epi32(_mm256_add_epi32(_mm256_sub_epi32(whole, half), bias), 23);
+/* As ramet_expf: two factors, of which the first multiplies exactly. */
+ALWAYS_INLINE __m256 multiply_power(__m256 p, __m256 n, __m256 shifted) {
+    (void)n;
+    const __m256i bias = _mm256_set1_epi32(127), magic = _mm256_castps_si256(_mm256_set1_ps(0x1.8p23f));
+    const __m256i whole = _mm256_sub_epi32(_mm256_castps_si256(shifted), magic), half = _mm256_srai_epi32(whole, 1);
+    const __m256i first = _mm256_slli_epi32(_mm256_add_epi32(half, bias), 23);
+    const __m256i second = _mm256_slli_epi32(_mm256_add_epi32(_mm256_sub_epi32(whole, half), bias), 23);
     return _mm256_mul_ps(_mm256_mul_ps(p, _mm256_castsi256_ps(first)), _mm256_castsi256_ps(second));
 }
 
-static inline float exp_one(float x) {
-    return _mm256_cvtss_f32(exp_lanes(_mm256_set1_ps(x)));
+/* Halves 0 2 1 3 of 64 bits: shuffles work within 128 bits. */
+ALWAYS_INLINE __m256 swap_middle(__m256 v) {
+    return _mm256_castpd_ps(_mm256_permute4x64_pd(_mm256_castps_pd(v), 0xd8));
 }
+
+ALWAYS_INLINE void load_pairs(const float *p, __m256 *a, __m256 *b) {
+    const __m256 v0 = _mm256_loadu_ps(p), v1 = _mm256_loadu_ps(p + 8);
+    *a = swap_middle(_mm256_shuffle_ps(v0, v1, 0x88));
+    *b = swap_middle(_mm256_shuffle_ps(v0, v1, 0xdd));
+}
+
+ALWAYS_INLINE void store_pairs(float *p, __m256 a, __m256 b) {
+    const __m256 low = swap_middle(a), high = swap_middle(b);
+    _mm256_storeu_ps(p, _mm256_unpacklo_ps(low, high));
+    _mm256_storeu_ps(p + 8, _mm256_unpackhi_ps(low, high));
+}
+
+ALWAYS_INLINE __m256 load_halves(const uint8_t *p) {
+    return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)p));
+}
+
+ALWAYS_INLINE void store_halves(uint8_t *p, __m256 v) {
+    _mm_storeu_si128((__m128i *)(void *)p, _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
+}
+
+ALWAYS_INLINE __m256 load_bytes(const uint8_t *p) {
+    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p)));
+}
+
+ALWAYS_INLINE void store_bytes(uint8_t *p, __m256 v) {
+    const __m256i q = _mm256_cvtps_epi32(v);
+    const __m128i words = _mm_packs_epi32(_mm256_castsi256_si128(q), _mm256_extracti128_si256(q, 1));
+    _mm_storel_epi64((__m128i *)(void *)p, _mm_packs_epi16(words, words));
+}
+
+#include "kernels/lanes.h"
 
 #endif
