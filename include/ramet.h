@@ -89,6 +89,8 @@ typedef struct ramet_model_info {
     uint64_t n_params;
     uint64_t file_bytes;    /* all parts of a split file */
     uint64_t weights_bytes; /* memory of the repacked weights */
+    uint64_t step_bytes;    /* of these, read for one token: all but an embedding table that is not the output too */
+    uint32_t window, n_window_layers; /* layers that see only the last `window` positions; 0: none */
     uint64_t load_nanoseconds;
     char weights_sha256[65]; /* file(s) combined with the adapter's bytes and scale; lower-case hex */
     char tokenizer_sha256[65];
@@ -150,6 +152,7 @@ typedef struct ramet_engine_options {
     uint32_t n_ctx;             /* longest context, tokens; 0: what the model was trained for, at most 8,192 */
     uint32_t page_tokens;       /* positions per page: 16..256, a power of two; 0: 64 */
     uint32_t threads;           /* 0: one per core */
+    bool unbound_threads;       /* workers go where the system puts them, also when there is one for every core */
     uint32_t chunk_tokens;      /* prefill works in chunks of this many; 0: 512. Changes no bit. */
     uint64_t kv_budget_bytes;   /* ceiling of all pages; 0: what n_ctx needs for 16 full contexts */
     uint64_t tree_budget_bytes; /* ceiling of pages held only by the prefix tree; 0: half of the above */
@@ -259,6 +262,7 @@ typedef struct ramet_snapshot_options {
     const char *owner, *marking; /* may be NULL */
     const void *sampler_state;   /* kept as it is and handed back at restore; may be NULL */
     size_t sampler_state_bytes;  /* at most 64 KiB */
+    bool skip_sync;              /* outlives a crash of this process, but perhaps not one of the machine */
 } ramet_snapshot_options;
 
 /* What a snapshot was given as sampler_state: `data` is malloc'ed, NULL when there is none. */
@@ -269,7 +273,7 @@ typedef struct ramet_snapshot_sampler {
 
 /* Writes one portable file: temporary name, fsync, rename, fsync of the directory. An existing file is replaced only
  * by a complete one; a device or a pipe is refused. "-" as path writes to standard output. `options` and `out_info` may
- * be NULL. */
+ * be NULL. The engine's threads help while no other call needs them; so they do for a restore and a spill. */
 ramet_status ramet_snapshot_save(ramet_context *context, const char *path, const ramet_snapshot_options *options,
                                  ramet_snapshot_info *out_info, ramet_error *error);
 /* A context with the same tokens, state and last logits. Every byte is checked before the context exists. The last two

@@ -5,6 +5,7 @@ Shares no code with the library: a test compares the two. Standard library only;
 xxhash can be imported. Exit code 5 and one line on stderr for a file that is not as the format says.
 """
 import argparse
+import array
 import hashlib
 import json
 import struct
@@ -18,6 +19,7 @@ except ImportError:
 PREAMBLE = struct.Struct("<8sIIIIQ72sII")
 PRECISIONS = ["f32", "f16", "vq8", "q8"]
 SECTIONS = ["tokens", "logits", "sampler", "recurrent", "positions"]
+TILE = 64
 TEXT, RAW, U32, U64X5 = range(4)
 FIELDS = {
     0x0001: ("model_name", TEXT, 127),
@@ -97,7 +99,7 @@ def read_header(data):
     header_hash = data[header_bytes - 16 : header_bytes]
     check_hash(data[: header_bytes - 16], header_hash, "the header")
     require(flags == 0, f"flags {flags:#x}")
-    require(4096 <= chunk_bytes <= 1 << 26, "chunk_bytes")
+    require(1 << 17 <= chunk_bytes <= 1 << 24, "chunk_bytes")
     require(not any(reserved) and zero == 0, "reserved bytes")
     header = {"format_version": version, "header_bytes": header_bytes, "file_bytes": file_bytes, "chunk_bytes": chunk_bytes}
     header.update(read_fields(data[PREAMBLE.size : header_bytes - 16], n_fields))
@@ -112,16 +114,44 @@ def read_header(data):
 
 
 def read_body(data, header, header_hash):
-    left, at, body = sum(header["section_bytes"]), header["header_bytes"], []
-    for index in range((left + header["chunk_bytes"] - 1) // header["chunk_bytes"]):
-        n = min(left, header["chunk_bytes"])
-        chunk, stored = data[at : at + n], data[at + n : at + n + 16]
-        require(len(stored) == 16, "file ends inside a chunk")
-        check_hash(header_hash + struct.pack("<Q", index) + chunk, stored, f"chunk {index}")
-        body.append(chunk)
-        left, at = left - n, at + n + 16
-    require(at == len(data), "bytes after the last chunk")
-    return b"".join(body)
+    begin, size = header["header_bytes"], header["chunk_bytes"]
+    end = begin + sum(header["section_bytes"])
+    n_chunks = (end + size - 1) // size if end > begin else 0
+    require(len(data) == end + 16 * n_chunks, "file length")
+    for index in range(n_chunks):
+        chunk = data[max(index * size, begin) : min((index + 1) * size, end)]
+        stored = data[end + 16 * index : end + 16 * index + 16]
+        check_hash(chunk + header_hash + struct.pack("<Q", index), stored, f"chunk {index}")
+    return data[begin:end]
+
+
+def vector_parts(header):
+    """Of one layer's tile: per vector (elements, bytes of one, whether positions are adjacent), heads in order."""
+    d, blocks, heads = header["head_dim"], (header["head_dim"] + 31) // 32, header["n_kv_heads"]
+    f32, f16, q8 = [(d, 4)], [(d, 2)], [(d, 1), (blocks, 2)]
+    k, v = {"f32": (f32, f32), "f16": (f16, f16), "vq8": (f16, q8), "q8": (q8, q8)}[PRECISIONS[header["payload"]]]
+    return [(n, width, True) for n, width in k] * heads + [(n, width, False) for n, width in v] * heads
+
+
+def rows_of(tile, n, header):
+    """The rows of a tile of n positions: each position's own bytes, in the order of the tile."""
+    rows, at = [[] for _ in range(n)], 0
+    for count, width, adjacent in vector_parts(header) * header["n_layers"]:
+        matrix = array.array({4: "I", 2: "H", 1: "B"}[width], tile[at : at + n * count * width])
+        at += n * count * width
+        for pos in range(n):
+            vector = matrix[pos::n] if adjacent else matrix[pos * count : (pos + 1) * count]
+            rows[pos].append(vector.tobytes())
+    require(at == len(tile), "tile bytes")
+    return b"".join(part for row in rows for part in row)
+
+
+def read_rows(positions, header):
+    size, out = row_bytes(header), []
+    for first in range(0, header["n_tokens"], TILE):
+        n = min(TILE, header["n_tokens"] - first)
+        out.append(rows_of(positions[first * size : (first + n) * size], n, header))
+    return b"".join(out)
 
 
 def read_snapshot(data):
@@ -131,6 +161,7 @@ def read_snapshot(data):
         part[name], at = body[at : at + n], at + n
     tokens = list(struct.unpack(f"<{header['n_tokens']}i", part["tokens"]))
     require(all(0 <= t < header["n_vocab"] for t in tokens), "token outside the vocabulary")
+    part["positions"] = read_rows(part["positions"], header)
     header["kv"], header["payload"] = PRECISIONS[header["kv"]], PRECISIONS[header["payload"]]
     header["has_logits"] = bool(header["has_logits"])
     header["row_bytes"] = len(part["positions"]) // len(tokens) if tokens else 0

@@ -13,8 +13,9 @@ typedef struct scene {
     ramet_engine_stats before;
 } scene;
 
-static void open_scene(scene *s, shape shape_, uint32_t n_tokens, const ramet_snapshot_options *options) {
-    open_world(&s->w, shape_, 16, 4096, 512);
+static void open_scene_of_pages(scene *s, uint32_t page_tokens, shape shape_, uint32_t n_tokens,
+                                const ramet_snapshot_options *options) {
+    open_world(&s->w, shape_, page_tokens, 4096, 512);
     s->bystander = make_content(&s->w.layout, 40);
     s->saved = make_content(&s->w.layout, n_tokens);
     s->context = make_context(&s->w, &s->bystander);
@@ -29,9 +30,17 @@ static void open_scene(scene *s, shape shape_, uint32_t n_tokens, const ramet_sn
     ramet_cache_get_stats(s->w.cache, &s->before);
 }
 
+static void open_scene(scene *s, shape shape_, uint32_t n_tokens, const ramet_snapshot_options *options) {
+    open_scene_of_pages(s, 16, shape_, n_tokens, options);
+}
+
+/* Pages may have been given out, when all of them are back. */
 static void assert_untouched(scene *s) {
     ramet_engine_stats after;
     ramet_cache_get_stats(s->w.cache, &after);
+    assert_int_equal(after.pages_allocated - s->before.pages_allocated, after.pages_freed - s->before.pages_freed);
+    after.pages_allocated = s->before.pages_allocated;
+    after.pages_freed = s->before.pages_freed;
     assert_memory_equal(&s->before, &after, sizeof after);
 }
 
@@ -134,60 +143,76 @@ static void put_u32(uint8_t *at, uint32_t v) {
     for (int i = 0; i < 4; i++) at[i] = (uint8_t)(v >> (8 * i));
 }
 
-static void test_case_31_large_file(void **state) {
-    (void)state;
-    scene s;
-    open_scene(&s, (shape){RAMET_KV_F32, 4, 4, 64}, 400, NULL); /* 8 KiB a row: four chunks */
-    size_t header = get_u32(s.file.data + 12), stride = CHUNK + HASH;
-    assert_true(s.file.n > header + 3 * stride && s.file.n < header + 4 * stride);
-    flip_every_byte(&s, header + stride - 18, header + stride + 2);
-    flip_every_byte(&s, s.file.n - 17, s.file.n);
+/* Puts chunk `from` of `donor`, and its checksum, in the place of chunk `to`; both are whole ones. */
+static void put_chunk(bytes *f, size_t to, const bytes *donor, size_t from, size_t n_chunks) {
+    memcpy(f->data + to * CHUNK, donor->data + from * CHUNK, CHUNK);
+    memcpy(f->data + f->n - (n_chunks - to) * HASH, donor->data + donor->n - (n_chunks - from) * HASH, HASH);
+}
+
+static void try_large_file(scene *s) {
+    enum { N_CHUNKS = 5 };
+    assert_int_equal((s->file.n - N_CHUNKS * HASH - 1) / CHUNK, N_CHUNKS - 1);
+    flip_every_byte(s, CHUNK - 2, CHUNK + 2);
+    flip_every_byte(s, s->file.n - N_CHUNKS * HASH - 2, s->file.n);
     const char *path = in_directory("large.ramet");
-    write_file(path, s.file.data, header + stride); /* the last chunks missing */
-    assert_status(RAMET_E_CORRUPT, refused(&s, path, 0));
-    /* two chunks of rows alone exchanged, each with its own sound checksum: only the number in it can tell */
-    bytes swapped = {malloc(s.file.n), s.file.n};
-    memcpy(swapped.data, s.file.data, s.file.n);
-    memcpy(swapped.data + header + stride, s.file.data + header + 2 * stride, stride);
-    memcpy(swapped.data + header + 2 * stride, s.file.data + header + stride, stride);
+    write_file(path, s->file.data, 2 * CHUNK); /* the last chunks missing */
+    assert_status(RAMET_E_CORRUPT, refused(s, path, 0));
+    /* two chunks of positions alone exchanged, each with its own sound checksum: only the number in it can tell */
+    bytes swapped = {malloc(s->file.n), s->file.n};
+    memcpy(swapped.data, s->file.data, s->file.n);
+    put_chunk(&swapped, 1, &s->file, 2, N_CHUNKS);
+    put_chunk(&swapped, 2, &s->file, 1, N_CHUNKS);
     write_file(path, swapped.data, swapped.n);
-    assert_status(RAMET_E_CORRUPT, refused(&s, path, 0));
-    free(swapped.data);
-    /* a chunk of another file of the same length, in the same place */
-    content other = make_content(&s.w.layout, 400);
-    ramet_context *source = make_context(&s.w, &other);
+    assert_status(RAMET_E_CORRUPT, refused(s, path, 0));
+    put_chunk(&swapped, 1, &s->file, 1, N_CHUNKS);
+    put_chunk(&swapped, 2, &s->file, 2, N_CHUNKS);
+    assert_memory_equal(swapped.data, s->file.data, s->file.n); /* it was the exchange */
+    /* a chunk of another file, in the same place */
+    content other = make_content(&s->w.layout, s->saved.n);
+    ramet_context *source = make_context(&s->w, &other);
     ramet_snapshot_options options = {.owner = "x"};
-    assert_ok(save(&s.w, source, &options, path, NULL, error));
+    assert_ok(save(&s->w, source, &options, path, NULL, error));
     close_context(&source);
     free_content(&other);
-    ramet_cache_get_stats(s.w.cache, &s.before); /* the donor's pages were counted */
+    ramet_cache_get_stats(s->w.cache, &s->before); /* the donor's pages were counted */
     bytes donor = read_file(path);
-    size_t donor_header = get_u32(donor.data + 12);
-    write_file(path, s.file.data, s.file.n);
-    int fd = open(path, O_WRONLY);
-    assert_int_equal(pwrite(fd, donor.data + donor_header + stride, stride, (off_t)(header + stride)), stride);
-    close(fd);
-    assert_status(RAMET_E_CORRUPT, refused(&s, path, 0));
+    put_chunk(&swapped, 1, &donor, 1, N_CHUNKS);
+    write_file(path, swapped.data, swapped.n);
+    assert_status(RAMET_E_CORRUPT, refused(s, path, 0));
     free(donor.data);
-    close_scene(&s);
+    free(swapped.data);
+}
+
+/* Pages of 64 are read into as they are, others by way of a buffer. */
+static void test_case_31_large_file(void **state) {
+    (void)state;
+    for (uint32_t page_tokens = 16; page_tokens <= 64; page_tokens *= 4) {
+        scene s;
+        const shape rows_of_8_kib = {RAMET_KV_F32, 4, 4, 64};
+        open_scene_of_pages(&s, page_tokens, rows_of_8_kib, 150, NULL);
+        try_large_file(&s);
+        start_crew(3);
+        try_large_file(&s);
+        stop_crew();
+        close_scene(&s);
+    }
 }
 
 /* ---- hostile files: every checksum is right ---- */
 
+/* Of files of one chunk. */
 static void reseal(bytes *f) {
-    uint8_t buffer[HASH + 8 + 65536];
-    size_t header = get_u32(f->data + 12), chunk = get_u32(f->data + 20);
+    static uint8_t buffer[HASH + 8 + 65536];
+    size_t header = get_u32(f->data + 12);
     if (header < 128 || header > f->n) return;
     ramet_xxh128(f->data, header - HASH, f->data + header - HASH);
-    for (uint64_t at = header, i = 0; at + HASH < f->n && chunk <= CHUNK; i++) {
-        size_t n = f->n - at - HASH < chunk ? f->n - (size_t)at - HASH : chunk;
-        memcpy(buffer, f->data + header - HASH, HASH);
-        for (int b = 0; b < 8; b++) buffer[HASH + b] = (uint8_t)(i >> (8 * b));
-        assert_true(n <= 65536);
-        memcpy(buffer + HASH + 8, f->data + at, n);
-        ramet_xxh128(buffer, HASH + 8 + n, f->data + at + n);
-        at += n + HASH;
-    }
+    if (f->n <= header + HASH) return;
+    size_t n = f->n - header - HASH;
+    assert_true(n <= 65536);
+    memcpy(buffer, f->data + header, n);
+    memcpy(buffer + n, f->data + header - HASH, HASH);
+    memset(buffer + n + HASH, 0, 8); /* chunk 0 */
+    ramet_xxh128(buffer, HASH + 8 + n, f->data + f->n - HASH);
 }
 
 /* Where the value of a field is. */
@@ -272,7 +297,9 @@ static void test_case_31_hostile_fields(void **state) {
     expect(&s, &f, RAMET_E_CORRUPT);
     put_u32(f.data + 20, 0);
     expect(&s, &f, RAMET_E_CORRUPT);
-    put_u32(f.data + 20, 1u << 30);
+    put_u32(f.data + 20, (1u << 17) - 1);
+    expect(&s, &f, RAMET_E_CORRUPT);
+    put_u32(f.data + 20, (1u << 24) + 1);
     expect(&s, &f, RAMET_E_CORRUPT);
     put_u32(f.data + 104, 15);
     expect(&s, &f, RAMET_E_CORRUPT);
@@ -451,6 +478,44 @@ static void test_restore_without_room(void **state) {
     close_scene(&s);
 }
 
+/* The slab is full: a sound file takes the place of what the tree holds, a damaged one does not. */
+static void test_damage_evicts_nothing(void **state) {
+    (void)state;
+    world w;
+    open_world(&w, small_shape, 16, 4096, 4);
+    content c = make_content(&w.layout, 40), kept = make_content(&w.layout, 30);
+    ramet_context *context = make_context(&w, &c), *back;
+    const char *path = in_directory("evicts.ramet");
+    assert_ok(save(&w, context, NULL, path, NULL, error));
+    close_context(&context);
+    context = make_context(&w, &kept);
+    assert_ok(ramet_context_enter(context, error));
+    assert_ok(ramet_tree_retain(context, error));
+    ramet_context_destroy(&context);
+    bytes f = read_file(path);
+    ramet_engine_stats before, after;
+    ramet_cache_get_stats(w.cache, &before);
+    assert_int_equal(before.tree_entries, 1);
+    for (size_t at = f.n - 1; at > f.n - 200; at -= 17) {
+        f.data[at] ^= 1;
+        write_file(path, f.data, f.n);
+        assert_status(RAMET_E_CORRUPT, restore(&w, path, &back, NULL));
+        f.data[at] ^= 1;
+        ramet_cache_get_stats(w.cache, &after);
+        assert_memory_equal(&before, &after, sizeof after);
+    }
+    write_file(path, f.data, f.n);
+    assert_ok(restore(&w, path, &back, error));
+    assert_holds(&w, back, &c);
+    ramet_cache_get_stats(w.cache, &after);
+    assert_int_equal(after.tree_entries, 0);
+    close_context(&back);
+    free(f.data);
+    free_content(&c);
+    free_content(&kept);
+    close_world(&w);
+}
+
 int main(int argc, char **argv) {
     seed_from(argc, argv);
     const struct CMUnitTest tests[] = {
@@ -465,6 +530,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_random_headers_under_right_checksums),
         cmocka_unit_test(test_not_a_file),
         cmocka_unit_test(test_restore_without_room),
+        cmocka_unit_test(test_damage_evicts_nothing),
     };
     return cmocka_run_group_tests(tests, make_directory, remove_directory);
 }

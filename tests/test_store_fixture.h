@@ -17,6 +17,7 @@
 
 #include "base/hash.h"
 #include "base/memory.h"
+#include "base/pool.h"
 #include "store/header.h"
 #include "store/snapshot.h"
 
@@ -181,17 +182,38 @@ static inline void close_context(ramet_context **context) {
     ramet_context_destroy(context);
 }
 
+/* Who saves and restores: this thread, or the threads of a pool (start_crew to stop_crew). */
+static const ramet_store_crew *crew;
+
+static inline void run_on_pool(void *user, uint32_t n, ramet_job job, void *job_user) {
+    ramet_pool_run(user, n, job, job_user);
+}
+
+static inline void start_crew(uint32_t threads) {
+    static ramet_store_crew on_pool;
+    ramet_pool *pool;
+    assert_ok(ramet_pool_create(threads, &pool, error));
+    on_pool = (ramet_store_crew){.n_workers = threads, .run = run_on_pool, .user = pool};
+    crew = &on_pool;
+}
+
+static inline void stop_crew(void) {
+    ramet_pool *pool = crew->user;
+    ramet_pool_destroy(&pool);
+    crew = NULL;
+}
+
 /* Save and spill of a context that nobody is inside. */
 static inline ramet_status save(const world *w, ramet_context *context, const ramet_snapshot_options *options,
                                 const char *path, ramet_snapshot_info *info, ramet_error *error) {
     RAMET_TRY(ramet_context_enter(context, error));
-    ramet_status status = ramet_store_save(context, &w->identity, options, path, info, error);
+    ramet_status status = ramet_store_save(context, &w->identity, options, path, crew, info, error);
     ramet_context_leave(context);
     return status;
 }
 
 static inline ramet_status restore(const world *w, const char *path, ramet_context **out, ramet_error *error) {
-    return ramet_store_restore(w->cache, &w->identity, path, out, NULL, NULL, NULL, error);
+    return ramet_store_restore(w->cache, &w->identity, path, crew, out, NULL, NULL, NULL, error);
 }
 
 /* ---- files ---- */

@@ -101,7 +101,7 @@ static void test_bytes_of_version_1(void **state) {
     char hex[65];
     ramet_sha256_once(f.data, f.n, digest);
     ramet_hex(digest, 32, hex);
-    assert_string_equal(hex, "fc586775abfa2e07d03b6db3a846621e18b88c4b381fd8f80e054b6da6411007");
+    assert_string_equal(hex, "3efa800fb96d1ddd331fce6f02a1ce5f0f921dd06fe4482fbfaf903eeafc0f7d");
     free(f.data);
     close_context(&context);
     free_content(&c);

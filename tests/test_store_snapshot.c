@@ -51,6 +51,35 @@ static void test_case_27_page_boundaries(void **state) {
         }
 }
 
+/* K8: nor do the bytes depend on how many threads make them, and all of them read what any made. */
+static void test_threads_do_not_show_k8(void **state) {
+    (void)state;
+    static const shape large = {RAMET_KV_F32, 4, 4, 64}; /* 8 KiB a row: 20 chunks */
+    const char *alone = in_directory("alone.ramet"), *together = in_directory("together.ramet");
+    for (uint32_t i = 0; i < N_PAGE_SIZES; i++) {
+        world w;
+        open_world(&w, large, page_sizes[i], 1024, 128);
+        content c = make_content(&w.layout, 630);
+        ramet_context *context = make_context(&w, &c), *back;
+        assert_ok(save(&w, context, NULL, alone, NULL, error));
+        for (uint32_t threads = 1; threads <= 4; threads++) {
+            start_crew(threads);
+            assert_ok(save(&w, context, NULL, together, NULL, error));
+            assert_same_file(alone, together);
+            close_context(&context);
+            assert_ok(restore(&w, alone, &context, error));
+            stop_crew();
+            assert_holds(&w, context, &c);
+        }
+        assert_ok(restore(&w, together, &back, error));
+        assert_holds(&w, back, &c);
+        close_context(&context);
+        close_context(&back);
+        free_content(&c);
+        close_world(&w);
+    }
+}
+
 /* The same content by detours: in pieces, cut and written again, in a fork that diverged. */
 static void test_history_does_not_show_k8(void **state) {
     (void)state;
@@ -113,7 +142,7 @@ static void test_options_come_back(void **state) {
     void *got = NULL;
     size_t got_bytes = 0;
     ramet_snapshot_info info;
-    assert_ok(ramet_store_restore(w.cache, &w.identity, path, &back, &got, &got_bytes, &info, error));
+    assert_ok(ramet_store_restore(w.cache, &w.identity, path, crew, &back, &got, &got_bytes, &info, error));
     assert_int_equal(got_bytes, sizeof sampler);
     assert_memory_equal(got, sampler, sizeof sampler);
     assert_string_equal(info.owner, "alice");
@@ -219,7 +248,7 @@ static void refuse(const world *w, const ramet_snapshot_identity *identity, cons
     ramet_error error = {0};
     ramet_context *back;
     ramet_cache_get_stats(w->cache, &before);
-    assert_status(expected, ramet_store_restore(w->cache, identity, path, &back, NULL, NULL, NULL, &error));
+    assert_status(expected, ramet_store_restore(w->cache, identity, path, crew, &back, NULL, NULL, NULL, &error));
     assert_null(back);
     if (!strstr(error.message, first) || !strstr(error.message, second))
         fail_msg("\"%s\" lacks \"%s\" or \"%s\"", error.message, first, second);
@@ -264,7 +293,7 @@ static void test_case_29_other_model_tokenizer_numerics(void **state) {
     other.model_name = "renamed";
     const char *renamed = in_directory("another name, with spaces");
     assert_int_equal(rename(path, renamed), 0);
-    assert_ok(ramet_store_restore(w.cache, &other, renamed, &back, NULL, NULL, NULL, error));
+    assert_ok(ramet_store_restore(w.cache, &other, renamed, crew, &back, NULL, NULL, NULL, error));
     assert_holds(&w, back, &c);
 
     /* same name, new content: judged by the content */
@@ -318,6 +347,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_round_trip_and_page_size_k8),
         cmocka_unit_test(test_case_27_page_boundaries),
+        cmocka_unit_test(test_threads_do_not_show_k8),
         cmocka_unit_test(test_history_does_not_show_k8),
         cmocka_unit_test(test_options_come_back),
         cmocka_unit_test(test_long_model_name),

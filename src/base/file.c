@@ -94,10 +94,14 @@ ramet_status ramet_publish_begin(const char *path, ramet_publisher *out, ramet_e
     return RAMET_OK;
 }
 
-static ramet_status write_all(int fd, const void *data, size_t bytes, const char *path, ramet_error *error) {
+enum { IN_ORDER = -1 };
+
+static ramet_status write_all(int fd, const void *data, size_t bytes, off_t offset, const char *path,
+                              ramet_error *error) {
     const uint8_t *at = data;
     while (bytes > 0) {
-        ssize_t n = write(fd, at, bytes < ((size_t)1 << 30) ? bytes : (size_t)1 << 30);
+        size_t take = bytes < ((size_t)1 << 30) ? bytes : (size_t)1 << 30;
+        ssize_t n = offset == IN_ORDER ? write(fd, at, take) : pwrite(fd, at, take, offset);
         if (n < 0 && errno == EINTR) continue;
         if (n <= 0) {
             if (n == 0) errno = EIO;
@@ -105,12 +109,31 @@ static ramet_status write_all(int fd, const void *data, size_t bytes, const char
         }
         at += n;
         bytes -= (size_t)n;
+        if (offset != IN_ORDER) offset += n;
     }
     return RAMET_OK;
 }
 
 ramet_status ramet_publish_write(ramet_publisher *p, const void *data, size_t bytes, ramet_error *error) {
-    return write_all(p->fd, data, bytes, p->is_stdout ? "standard output" : p->path, error);
+    return write_all(p->fd, data, bytes, IN_ORDER, p->is_stdout ? "standard output" : p->path, error);
+}
+
+ramet_status ramet_publish_write_at(ramet_publisher *p, const void *data, size_t bytes, uint64_t offset,
+                                    ramet_error *error) {
+    if (p->is_stdout) return ramet_publish_write(p, data, bytes, error);
+    return write_all(p->fd, data, bytes, (off_t)offset, p->path, error);
+}
+
+ramet_status ramet_publish_reserve(ramet_publisher *p, uint64_t bytes, ramet_error *error) {
+    if (p->is_stdout || bytes == 0) return RAMET_OK;
+#ifdef __linux__
+    int result;
+    do result = fallocate(p->fd, 0, 0, (off_t)bytes);
+    while (result != 0 && errno == EINTR);
+    if (result != 0 && errno != EOPNOTSUPP && errno != ENOSYS)
+        return ramet_fail_errno(error, "cannot write %s", p->path);
+#endif
+    return RAMET_OK;
 }
 
 static ramet_status sync_directory(const char *path, ramet_error *error) {
@@ -131,7 +154,7 @@ ramet_status ramet_publish_commit(ramet_publisher *p, ramet_error *error) {
         return RAMET_OK;
     }
     ramet_status status = RAMET_OK;
-    if (fsync(p->fd) != 0) status = ramet_fail_errno(error, "cannot sync %s", p->path);
+    if (!p->skip_sync && fsync(p->fd) != 0) status = ramet_fail_errno(error, "cannot sync %s", p->path);
     int closed = close(p->fd);
     p->fd = -1;
     if (status == RAMET_OK && closed != 0) status = ramet_fail_errno(error, "cannot close %s", p->path);
@@ -140,7 +163,7 @@ ramet_status ramet_publish_commit(ramet_publisher *p, ramet_error *error) {
     if (status == RAMET_OK) {
         free(p->temporary); /* it is the file now */
         p->temporary = NULL;
-        status = sync_directory(p->path, error);
+        if (!p->skip_sync) status = sync_directory(p->path, error);
     }
     ramet_publish_abort(p);
     return status;

@@ -24,15 +24,21 @@ void ramet_file_map_forget(const ramet_file_map *map, uint64_t offset, uint64_t 
 typedef struct ramet_publisher {
     int fd;
     bool is_stdout;
+    bool skip_sync; /* set it after begin: the file then survives a crash of the process, not one of the machine */
     char *path, *temporary;
     ramet_temporary *mark;
 } ramet_publisher;
 
 /* E_ARGUMENT when `path` is a device, a pipe or a socket. */
 ramet_status ramet_publish_begin(const char *path, ramet_publisher *out, ramet_error *error);
+/* Sets the file's blocks aside, where the file system can: a full disk is known before anything is made. */
+ramet_status ramet_publish_reserve(ramet_publisher *p, uint64_t bytes, ramet_error *error);
 /* All of it or an error; short writes and EINTR are handled. */
 ramet_status ramet_publish_write(ramet_publisher *p, const void *data, size_t bytes, ramet_error *error);
-/* fsync, close, rename, fsync of the directory. On failure the temporary file is removed and the old file is intact. */
+/* The same at an offset, from any thread; in order to standard output, which has no offsets. */
+ramet_status ramet_publish_write_at(ramet_publisher *p, const void *data, size_t bytes, uint64_t offset,
+                                    ramet_error *error);
+/* fsync, close, rename, fsync of the directory (no fsync under skip_sync). On failure the temporary file is removed and the old file is intact. */
 ramet_status ramet_publish_commit(ramet_publisher *p, ramet_error *error);
 void ramet_publish_abort(ramet_publisher *p);
 

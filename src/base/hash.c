@@ -1,8 +1,15 @@
 /* hash.c - see hash.h. */
 #include "base/hash.h"
 
+#define XXH_STATIC_LINKING_ONLY /* the size of a state */
 #include <openssl/evp.h>
+#if RAMET_XXH_DISPATCH
+#include <xxh_x86dispatch.h> /* the same functions, with the best instructions that the CPU has */
+#else
 #include <xxhash.h>
+#endif
+
+#include <string.h>
 
 static EVP_MD_CTX *to_evp(ramet_sha256 *s) {
     return (EVP_MD_CTX *)(void *)s;
@@ -38,10 +45,22 @@ void ramet_sha256_once(const void *data, uint64_t bytes, uint8_t out[32]) {
     ramet_sha256_finish(&s, out);
 }
 
-void ramet_xxh128(const void *data, size_t bytes, uint8_t out[16]) {
+static void put_canonical(XXH128_hash_t hash, uint8_t out[16]) {
     XXH128_canonical_t canonical;
-    XXH128_canonicalFromHash(&canonical, XXH3_128bits(data, bytes));
-    for (int i = 0; i < 16; i++) out[i] = canonical.digest[i];
+    XXH128_canonicalFromHash(&canonical, hash);
+    memcpy(out, canonical.digest, sizeof canonical.digest);
+}
+
+void ramet_xxh128(const void *data, size_t bytes, uint8_t out[16]) {
+    put_canonical(XXH3_128bits(data, bytes), out);
+}
+
+void ramet_xxh128_pair(const void *data, size_t bytes, const void *more, size_t more_bytes, uint8_t out[16]) {
+    XXH3_state_t state;
+    XXH3_128bits_reset(&state);
+    XXH3_128bits_update(&state, data, bytes);
+    XXH3_128bits_update(&state, more, more_bytes);
+    put_canonical(XXH3_128bits_digest(&state), out);
 }
 
 void ramet_hex(const uint8_t *bytes, size_t n, char *out) {

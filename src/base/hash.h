@@ -11,6 +11,8 @@ void ramet_sha256_finish(ramet_sha256 **s, uint8_t out[32]); /* destroys it */
 void ramet_sha256_once(const void *data, uint64_t bytes, uint8_t out[32]);
 
 void ramet_xxh128(const void *data, size_t bytes, uint8_t out[16]); /* canonical (big-endian) byte order */
+/* Of `data` and, as if it were adjacent, `more`. */
+void ramet_xxh128_pair(const void *data, size_t bytes, const void *more, size_t more_bytes, uint8_t out[16]);
 
 void ramet_hex(const uint8_t *bytes, size_t n, char *out); /* lower case, 2n + 1 chars */
 

@@ -16,11 +16,24 @@ static ramet_snapshot_identity identity_of(const ramet_engine *e) {
     return id;
 }
 
+/* The engine's threads where they are idle; else this one alone, for whoever prefills has them for long. */
+static void run_jobs(void *user, uint32_t n, ramet_job job, void *job_user) {
+    ramet_engine *e = user;
+    bool are_idle = pthread_mutex_trylock(&e->run_lock) == 0;
+    ramet_pool_run(are_idle ? e->pool : NULL, n, job, job_user);
+    if (are_idle) pthread_mutex_unlock(&e->run_lock);
+}
+
+static ramet_store_crew crew_of(ramet_engine *e) {
+    return (ramet_store_crew){.n_workers = ramet_pool_threads(e->pool), .run = run_jobs, .user = e};
+}
+
 ramet_status ramet_engine_enter(ramet_context *context, ramet_error *error) {
     RAMET_TRY(ramet_context_enter(context, error));
     if (!ramet_context_where(context)) return RAMET_OK;
     ramet_snapshot_identity id = identity_of(ramet_engine_of(context));
-    ramet_status status = ramet_store_unspill(context, &id, error);
+    ramet_store_crew crew = crew_of(ramet_engine_of(context));
+    ramet_status status = ramet_store_unspill(context, &id, &crew, error);
     if (status != RAMET_OK) ramet_context_leave(context);
     return status;
 }
@@ -36,7 +49,8 @@ ramet_status ramet_context_close(ramet_context **handle, ramet_error *error) {
 ramet_status ramet_context_spill(ramet_context *context, const char *directory, ramet_error *error) {
     RAMET_TRY(ramet_context_enter(context, error));
     ramet_snapshot_identity id = identity_of(ramet_engine_of(context));
-    ramet_status status = ramet_store_spill(context, &id, directory, error);
+    ramet_store_crew crew = crew_of(ramet_engine_of(context));
+    ramet_status status = ramet_store_spill(context, &id, directory, &crew, error);
     ramet_context_leave(context);
     return status;
 }
@@ -49,7 +63,8 @@ ramet_status ramet_snapshot_save(ramet_context *context, const char *path, const
                                  ramet_snapshot_info *out_info, ramet_error *error) {
     RAMET_TRY(ramet_engine_enter(context, error));
     ramet_snapshot_identity id = identity_of(ramet_engine_of(context));
-    ramet_status status = ramet_store_save(context, &id, options, path, out_info, error);
+    ramet_store_crew crew = crew_of(ramet_engine_of(context));
+    ramet_status status = ramet_store_save(context, &id, options, path, &crew, out_info, error);
     ramet_context_leave(context);
     return status;
 }
@@ -58,9 +73,15 @@ ramet_status ramet_snapshot_restore(ramet_engine *engine, const char *path, rame
                                     ramet_snapshot_sampler *out_sampler, ramet_snapshot_info *out_info,
                                     ramet_error *error) {
     ramet_snapshot_identity id = identity_of(engine);
-    if (!out_sampler) return ramet_store_restore(engine->cache, &id, path, out, NULL, NULL, out_info, error);
-    *out_sampler = (ramet_snapshot_sampler){0};
-    return ramet_store_restore(engine->cache, &id, path, out, &out_sampler->data, &out_sampler->bytes, out_info, error);
+    ramet_store_crew crew = crew_of(engine);
+    void **data = NULL;
+    size_t *bytes = NULL;
+    if (out_sampler) {
+        *out_sampler = (ramet_snapshot_sampler){0};
+        data = &out_sampler->data;
+        bytes = &out_sampler->bytes;
+    }
+    return ramet_store_restore(engine->cache, &id, path, &crew, out, data, bytes, out_info, error);
 }
 
 ramet_status ramet_snapshot_read_info(const char *path, ramet_snapshot_info *out, ramet_error *error) {

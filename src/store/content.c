@@ -6,23 +6,92 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Positions moved at once: as many as make a cache line of a page's K at one dimension (f32). */
-enum { ROW_BUFFER_ROWS = 16 };
+/* ---- memory ---- */
 
-/* ---- rows ---- */
-
-ramet_status ramet_row_buffer_create(const ramet_kv_layout *layout, ramet_row_buffer *out, ramet_error *error) {
-    size_t n = layout->page_tokens < ROW_BUFFER_ROWS ? layout->page_tokens : ROW_BUFFER_ROWS;
-    *out = (ramet_row_buffer){.memory = ramet_alloc(n, layout->row_bytes), .n_rows = (uint32_t)n};
-    if (!out->memory)
-        return ramet_fail(error, RAMET_E_NO_MEMORY, "no memory for %zu rows of %zu bytes", n, layout->row_bytes);
+ramet_status ramet_snapshot_content_create(const ramet_snapshot_header *header, size_t n_sections,
+                                           ramet_snapshot_content *out, ramet_error *error) {
+    *out = (ramet_snapshot_content){.header = header, .n_owned = n_sections};
+    for (size_t i = 0; i < n_sections; i++) {
+        uint64_t bytes = header->section_bytes[i];
+        if (bytes == 0) continue;
+        out->sections[i] = ramet_alloc((size_t)bytes, 1);
+        if (out->sections[i]) continue;
+        ramet_snapshot_content_free(out);
+        return ramet_fail(error, RAMET_E_NO_MEMORY, "no memory for %llu bytes of a snapshot",
+                          (unsigned long long)bytes);
+    }
     return RAMET_OK;
 }
 
-uint32_t ramet_row_buffer_run(const ramet_row_buffer *rows, const ramet_kv_layout *layout, uint32_t pos, uint32_t end) {
-    uint32_t n = end - pos, in_page = layout->page_tokens - pos % layout->page_tokens;
-    if (n > in_page) n = in_page;
-    return n < rows->n_rows ? n : rows->n_rows;
+void ramet_snapshot_content_free(ramet_snapshot_content *content) {
+    for (size_t i = 0; i < content->n_owned; i++) free(content->sections[i]);
+    *content = (ramet_snapshot_content){0};
+}
+
+/* ---- moving ---- */
+
+/* Bytes [from, from + n) of the tile that begins at position `pos`, page by page. */
+static void move_tile(const ramet_snapshot_content *c, uint32_t pos, uint32_t tile_tokens, size_t from, size_t n,
+                      uint8_t *bytes, bool is_export) {
+    const ramet_kv_layout *l = c->layout;
+    for (uint32_t first = 0, run; first < tile_tokens; first += run) {
+        uint32_t slot = (pos + first) % l->page_tokens;
+        run = tile_tokens - first < l->page_tokens - slot ? tile_tokens - first : l->page_tokens - slot;
+        ramet_kv_span span = {.tile_tokens = tile_tokens, .first = first, .slot = slot, .n = run};
+        if (is_export)
+            ramet_kv_export_tile(l, ramet_context_page_read(c->context, pos + first), span, from, from + n, bytes);
+        else
+            ramet_kv_import_tile(l, ramet_context_page_own(c->context, pos + first), span, from, from + n, bytes);
+    }
+}
+
+static void move_positions(const ramet_snapshot_content *c, uint64_t off, uint64_t n, uint8_t *bytes, bool is_export) {
+    uint64_t row_bytes = c->header->row_bytes, tile_bytes = RAMET_TILE_TOKENS * row_bytes;
+    while (n > 0) {
+        uint32_t pos = (uint32_t)(off / tile_bytes) * RAMET_TILE_TOKENS, left = c->header->n_tokens - pos;
+        uint32_t tile_tokens = left < RAMET_TILE_TOKENS ? left : RAMET_TILE_TOKENS;
+        uint64_t from = off % tile_bytes, run = tile_tokens * row_bytes - from;
+        if (run > n) run = n;
+        move_tile(c, pos, tile_tokens, (size_t)from, (size_t)run, bytes, is_export);
+        off += run;
+        n -= run;
+        bytes += run;
+    }
+}
+
+static void move(const ramet_snapshot_content *c, uint64_t off, size_t n, uint8_t *bytes, bool is_export) {
+    uint64_t begin = 0, end = off + n;
+    for (size_t i = 0; i < RAMET_SECTION_COUNT; begin += c->header->section_bytes[i++]) {
+        uint64_t from = off > begin ? off : begin, to = begin + c->header->section_bytes[i];
+        if (to > end) to = end;
+        if (from >= to) continue;
+        uint8_t *in_body = bytes + (from - off);
+        if (i == RAMET_SECTION_POSITIONS) {
+            if (c->context) move_positions(c, from - begin, to - from, in_body, is_export);
+        } else if (c->sections[i]) {
+            uint8_t *in_section = (uint8_t *)c->sections[i] + (from - begin);
+            memcpy(is_export ? in_body : in_section, is_export ? in_section : in_body, (size_t)(to - from));
+        }
+    }
+}
+
+void ramet_snapshot_export(void *content, uint64_t off, size_t n, uint8_t *bytes) {
+    move(content, off, n, bytes, true);
+}
+
+void ramet_snapshot_import(void *content, uint64_t off, size_t n, uint8_t *bytes) {
+    move(content, off, n, bytes, false);
+}
+
+uint8_t *ramet_snapshot_place(void *content, uint64_t off, size_t n) {
+    const ramet_snapshot_content *c = content;
+    uint64_t begin = ramet_snapshot_section_off(c->header, RAMET_SECTION_POSITIONS);
+    if (!c->context || c->layout->page_tokens != RAMET_TILE_TOKENS || off < begin) return NULL;
+    uint64_t tile_bytes = c->layout->page_bytes, tile = (off - begin) / tile_bytes, from = (off - begin) % tile_bytes;
+    bool is_full = (tile + 1) * RAMET_TILE_TOKENS <= c->header->n_tokens;
+    if (!is_full || n > tile_bytes - from) return NULL;
+    const uint8_t *page = ramet_context_page_read(c->context, (uint32_t)tile * RAMET_TILE_TOKENS);
+    return (uint8_t *)(uintptr_t)page + from; /* written by a load alone, which has been given the page to write */
 }
 
 /* ---- identity ---- */
@@ -70,64 +139,47 @@ ramet_status ramet_snapshot_check_identity(const ramet_snapshot_reader *r, const
     return RAMET_OK;
 }
 
-/* ---- content ---- */
+/* ---- loading ---- */
 
-ramet_status ramet_snapshot_load_tokens(ramet_snapshot_reader *r, int32_t **out, ramet_error *error) {
-    const ramet_snapshot_header *h = &r->header;
-    *out = ramet_alloc(h->n_tokens, sizeof(int32_t));
-    if (!*out) return ramet_fail(error, RAMET_E_NO_MEMORY, "no memory for the %u tokens of %s", h->n_tokens, r->path);
-    ramet_status status = ramet_body_read(r, *out, h->section_bytes[RAMET_SECTION_TOKENS], error);
-    for (uint32_t i = 0; status == RAMET_OK && i < h->n_tokens; i++)
-        if ((uint32_t)(*out)[i] >= h->n_vocab)
-            status = ramet_fail(error, RAMET_E_CORRUPT, "%s: token %d at %u is outside the vocabulary", r->path,
-                                (*out)[i], i);
-    if (status != RAMET_OK) {
-        free(*out);
-        *out = NULL;
-    }
-    return status;
-}
-
-/* A whole section in fresh memory; NULL for an empty one. */
-static ramet_status load_section(ramet_snapshot_reader *r, ramet_section section, void **out, ramet_error *error) {
-    uint64_t bytes = r->header.section_bytes[section];
-    *out = NULL;
-    if (bytes == 0) return RAMET_OK;
-    *out = ramet_alloc((size_t)bytes, 1);
-    if (!*out) return ramet_fail(error, RAMET_E_NO_MEMORY, "no memory to read %s", r->path);
-    return ramet_body_read(r, *out, bytes, error);
-}
-
-ramet_status ramet_snapshot_load(ramet_snapshot_reader *r, ramet_snapshot_content *out, ramet_error *error) {
-    *out = (ramet_snapshot_content){0};
-    void *logits = NULL;
-    ramet_status status = ramet_snapshot_load_tokens(r, &out->tokens, error);
-    if (status == RAMET_OK) status = load_section(r, RAMET_SECTION_LOGITS, &logits, error);
-    out->logits = logits;
-    if (status == RAMET_OK) status = load_section(r, RAMET_SECTION_SAMPLER, &out->sampler, error);
-    if (status == RAMET_OK) status = ramet_body_read(r, NULL, r->header.section_bytes[RAMET_SECTION_RECURRENT], error);
-    if (status == RAMET_OK) status = ramet_body_read(r, NULL, r->header.section_bytes[RAMET_SECTION_POSITIONS], error);
-    if (status != RAMET_OK) ramet_snapshot_content_free(out);
-    return status;
-}
-
-void ramet_snapshot_content_free(ramet_snapshot_content *content) {
-    free(content->tokens);
-    free(content->logits);
-    free(content->sampler);
-    *content = (ramet_snapshot_content){0};
-}
-
-/* ---- positions ---- */
-
-ramet_status ramet_snapshot_fill(ramet_snapshot_reader *r, ramet_context *context, const ramet_kv_layout *layout,
-                                 ramet_row_buffer *rows, ramet_error *error) {
-    uint32_t n_tokens = r->header.n_tokens;
-    RAMET_TRY(ramet_body_seek(r, ramet_snapshot_section_off(&r->header, RAMET_SECTION_POSITIONS), error));
-    for (uint32_t pos = 0, n; pos < n_tokens; pos += n) {
-        n = ramet_row_buffer_run(rows, layout, pos, n_tokens);
-        RAMET_TRY(ramet_body_read(r, rows->memory, (uint64_t)n * layout->row_bytes, error));
-        ramet_kv_import(layout, ramet_context_page_write(context, pos), pos % layout->page_tokens, n, rows->memory);
-    }
+static ramet_status check_tokens(const ramet_snapshot_reader *r, const int32_t *tokens, ramet_error *error) {
+    for (uint32_t i = 0; i < r->header.n_tokens; i++)
+        if ((uint32_t)tokens[i] >= r->header.n_vocab)
+            return ramet_fail(error, RAMET_E_CORRUPT, "%s: token %d at %u is outside the vocabulary", r->path,
+                              tokens[i], i);
     return RAMET_OK;
+}
+
+ramet_status ramet_snapshot_load(const ramet_snapshot_reader *r, ramet_section last, const ramet_store_crew *crew,
+                                 ramet_snapshot_content *content, ramet_error *error) {
+    uint64_t end = ramet_snapshot_section_off(&r->header, last) + r->header.section_bytes[last];
+    RAMET_TRY(ramet_body_read(r, end, crew, ramet_snapshot_place, ramet_snapshot_import, content, error));
+    return check_tokens(r, content->sections[RAMET_SECTION_TOKENS], error);
+}
+
+ramet_status ramet_snapshot_check(const ramet_snapshot_reader *r, const ramet_store_crew *crew, ramet_error *error) {
+    ramet_snapshot_content tokens;
+    RAMET_TRY(ramet_snapshot_content_create(&r->header, 1, &tokens, error));
+    ramet_status status = ramet_snapshot_load(r, RAMET_SECTION_POSITIONS, crew, &tokens, error);
+    ramet_snapshot_content_free(&tokens);
+    return status;
+}
+
+ramet_status ramet_snapshot_load_pages(const ramet_snapshot_reader *r, ramet_context *context,
+                                       const ramet_kv_layout *layout, const ramet_store_crew *crew,
+                                       ramet_snapshot_content *content, ramet_error *error) {
+    for (uint32_t pos = 0; pos < r->header.n_tokens; pos += layout->page_tokens)
+        ramet_context_page_write(context, pos); /* vouches for what ramet_context_page_own gives to the crew */
+    content->context = context;
+    content->layout = layout;
+    return ramet_snapshot_load(r, RAMET_SECTION_POSITIONS, crew, content, error);
+}
+
+ramet_status ramet_snapshot_check_before_evicting(const ramet_snapshot_reader *r, ramet_cache *cache,
+                                                  const ramet_store_crew *crew, ramet_error *error) {
+    const ramet_cache_options *o = ramet_cache_get_options(cache);
+    ramet_engine_stats stats;
+    ramet_cache_get_stats(cache, &stats);
+    uint64_t n_pages = ((uint64_t)r->header.n_tokens + o->page_tokens - 1) / o->page_tokens;
+    if (n_pages <= o->budget_bytes / o->page_bytes - stats.pages_live) return RAMET_OK;
+    return ramet_snapshot_check(r, crew, error);
 }

@@ -1,40 +1,52 @@
-/* content.h - what restoring and unspilling have in common: is this file of our model, is all of it sound, and moving
- * its rows into pages.
+/* content.h - what a body is made of, in memory, and moving between the two; and what restoring and unspilling have in
+ * common: is this file of our model, and is all of it sound.
  *
- * Owns the order of checks: identity, then every byte; memory is allocated here too, so that what comes after can only
- * fail if the file changes under it. Refuses to know where a context comes from. */
+ *   body     tokens | logits | sampler | recurrent | tile 0 | tile 1 | ...
+ *   memory   an array each, or none                  pages of a context
+ *
+ * Owns the order of the body's bytes. Refuses to know where a context comes from. */
 #ifndef RAMET_STORE_CONTENT_H
 #define RAMET_STORE_CONTENT_H
 
 #include "store/snapshot.h"
 #include "store/stream.h"
 
-/* A few exported positions: between pages and the body. */
-typedef struct ramet_row_buffer {
-    uint8_t *memory;
-    uint32_t n_rows;
-} ramet_row_buffer;
+enum { RAMET_TILE_TOKENS = 64 }; /* positions in a tile, but for the last: a page of 64 is one as it lies */
 
-ramet_status ramet_row_buffer_create(const ramet_kv_layout *layout, ramet_row_buffer *out, ramet_error *error);
-/* How many positions from `pos` on, below `end`, go through the buffer at once: they lie in one page. */
-uint32_t ramet_row_buffer_run(const ramet_row_buffer *rows, const ramet_kv_layout *layout, uint32_t pos, uint32_t end);
-
-/* Everything but the positions. */
+/* What has no memory is checked when it is read, and goes nowhere. */
 typedef struct ramet_snapshot_content {
-    int32_t *tokens;
-    float *logits; /* NULL: none */
-    void *sampler; /* NULL: none */
+    const ramet_snapshot_header *header;
+    void *sections[RAMET_SECTION_POSITIONS]; /* all but the positions */
+    size_t n_owned;                          /* of the sections, from the first on */
+    ramet_context *context;                  /* of the positions */
+    const ramet_kv_layout *layout;           /* of its pages */
 } ramet_snapshot_content;
+
+/* Memory for the first `n_sections`, but for empty ones. */
+ramet_status ramet_snapshot_content_create(const ramet_snapshot_header *header, size_t n_sections,
+                                           ramet_snapshot_content *out, ramet_error *error);
+void ramet_snapshot_content_free(ramet_snapshot_content *content);
+
+/* From content to body and back: each is a ramet_body_move. And the ramet_body_place of both: what lies in a page as it
+ * does in the body. */
+void ramet_snapshot_export(void *content, uint64_t off, size_t n, uint8_t *bytes);
+void ramet_snapshot_import(void *content, uint64_t off, size_t n, uint8_t *bytes);
+uint8_t *ramet_snapshot_place(void *content, uint64_t off, size_t n);
 
 ramet_status ramet_snapshot_check_identity(const ramet_snapshot_reader *r, const ramet_snapshot_identity *identity,
                                            ramet_error *error);
-/* Reads the file to its end, checking every byte. */
-ramet_status ramet_snapshot_load(ramet_snapshot_reader *r, ramet_snapshot_content *out, ramet_error *error);
-ramet_status ramet_snapshot_load_tokens(ramet_snapshot_reader *r, int32_t **out, ramet_error *error);
-void ramet_snapshot_content_free(ramet_snapshot_content *content);
-
-/* [inside] Writes the file's rows into the context's pages, which must be writable; checks every chunk again. */
-ramet_status ramet_snapshot_fill(ramet_snapshot_reader *r, ramet_context *context, const ramet_kv_layout *layout,
-                                 ramet_row_buffer *rows, ramet_error *error);
+/* Reads the body to the end of section `last`, checking every byte and token; the tokens need their memory. */
+ramet_status ramet_snapshot_load(const ramet_snapshot_reader *r, ramet_section last, const ramet_store_crew *crew,
+                                 ramet_snapshot_content *content, ramet_error *error);
+/* Reads all of the file and keeps nothing. */
+ramet_status ramet_snapshot_check(const ramet_snapshot_reader *r, const ramet_store_crew *crew, ramet_error *error);
+/* [inside] Reads all of the file, the positions into the context's pages from the first on, which are writable. */
+ramet_status ramet_snapshot_load_pages(const ramet_snapshot_reader *r, ramet_context *context,
+                                       const ramet_kv_layout *layout, const ramet_store_crew *crew,
+                                       ramet_snapshot_content *content, ramet_error *error);
+/* Before pages are taken for the file's positions: when that would evict entries of the tree, reads the file first, so
+ * that a damaged one costs nobody anything. */
+ramet_status ramet_snapshot_check_before_evicting(const ramet_snapshot_reader *r, ramet_cache *cache,
+                                                  const ramet_store_crew *crew, ramet_error *error);
 
 #endif

@@ -83,10 +83,10 @@ static bool derive_total(ramet_snapshot_header *h, uint64_t *out_total) {
     h->body_bytes = 0;
     for (size_t i = 0; i < RAMET_SECTION_COUNT; i++)
         if (!ramet_add_u64(h->body_bytes, h->section_bytes[i], &h->body_bytes)) return false;
-    h->n_chunks = h->body_bytes / h->chunk_bytes + (h->body_bytes % h->chunk_bytes != 0);
-    uint64_t hashes;
-    return ramet_mul_u64(h->n_chunks, RAMET_SNAPSHOT_HASH_BYTES, &hashes) &&
-           ramet_add_u64(hashes, h->body_bytes, out_total) && ramet_add_u64(*out_total, h->header_bytes, out_total);
+    uint64_t end, hashes;
+    if (!ramet_add_u64(h->body_bytes, h->header_bytes, &end)) return false;
+    h->n_chunks = h->body_bytes ? ramet_snapshot_chunk_of(h, h->body_bytes - 1) + 1 : 0;
+    return ramet_mul_u64(h->n_chunks, RAMET_SNAPSHOT_HASH_BYTES, &hashes) && ramet_add_u64(hashes, end, out_total);
 }
 
 static bool sections_agree(const ramet_snapshot_header *h) {
@@ -255,6 +255,13 @@ ramet_status ramet_snapshot_header_decode(const uint8_t *data, size_t bytes, uin
 }
 
 /* ---- what is in it ---- */
+
+ramet_chunk ramet_snapshot_chunk(const ramet_snapshot_header *h, uint64_t index) {
+    uint64_t from = index ? index * h->chunk_bytes - h->header_bytes : 0;
+    uint64_t to = (index + 1) * h->chunk_bytes - h->header_bytes;
+    if (to > h->body_bytes) to = h->body_bytes;
+    return (ramet_chunk){.off = from, .bytes = (size_t)(to - from)};
+}
 
 uint64_t ramet_snapshot_section_off(const ramet_snapshot_header *h, ramet_section section) {
     uint64_t off = 0;

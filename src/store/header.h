@@ -14,9 +14,9 @@ enum {
     RAMET_SNAPSHOT_HASH_BYTES = 16,
     RAMET_SNAPSHOT_HEADER_MAX = 65536,    /* what a reader accepts */
     RAMET_SNAPSHOT_WRITTEN_MAX = 1024,    /* what this writer needs at most */
-    RAMET_SNAPSHOT_CHUNK_BYTES = 1 << 20, /* what this writer uses */
-    RAMET_SNAPSHOT_CHUNK_MIN = 1 << 12,   /* what a reader accepts */
-    RAMET_SNAPSHOT_CHUNK_MAX = 1 << 26,
+    RAMET_SNAPSHOT_CHUNK_BYTES = 1 << 18, /* what this writer uses: a chunk stays in a core's cache */
+    RAMET_SNAPSHOT_CHUNK_MIN = 1 << 17,   /* what a reader accepts; more than any header */
+    RAMET_SNAPSHOT_CHUNK_MAX = 1 << 24,
     RAMET_SNAPSHOT_SAMPLER_MAX = 65536,
 };
 
@@ -59,6 +59,16 @@ ramet_status ramet_snapshot_preamble_decode(const uint8_t preamble[RAMET_SNAPSHO
 ramet_status ramet_snapshot_header_decode(const uint8_t *data, size_t bytes, uint64_t file_bytes,
                                           ramet_snapshot_header *out, ramet_error *error);
 
+/* What of the body lies in the file's chunk `index`: it begins at byte `off` of the body. */
+typedef struct ramet_chunk {
+    uint64_t off;
+    size_t bytes;
+} ramet_chunk;
+ramet_chunk ramet_snapshot_chunk(const ramet_snapshot_header *h, uint64_t index);
+/* The chunk that byte `off` of the body is in. */
+static inline uint64_t ramet_snapshot_chunk_of(const ramet_snapshot_header *h, uint64_t off) {
+    return (h->header_bytes + off) / h->chunk_bytes;
+}
 /* Bytes of the body before `section`. */
 uint64_t ramet_snapshot_section_off(const ramet_snapshot_header *h, ramet_section section);
 void ramet_snapshot_header_info(const ramet_snapshot_header *h, ramet_snapshot_info *out);

@@ -4,10 +4,10 @@
 #include "store/content.h"
 #include "store/stream.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { TOKEN_BATCH = 4096 };
+#include <unistd.h>
 
 /* ---- saving ---- */
 
@@ -55,94 +55,80 @@ static ramet_status fill_header(ramet_context *context, const ramet_snapshot_ide
     return RAMET_OK;
 }
 
-static ramet_status write_tokens(ramet_body_writer *w, ramet_context *context, ramet_error *error) {
-    int32_t batch[TOKEN_BATCH];
-    uint32_t n_tokens = w->header->n_tokens;
-    for (uint32_t from = 0, n; from < n_tokens; from += n) {
-        n = n_tokens - from < TOKEN_BATCH ? n_tokens - from : TOKEN_BATCH;
-        ramet_context_read_tokens(context, from, n, batch);
-        for (uint32_t i = 0; i < n; i++) /* or no reader would take the file */
-            RAMET_ASSERT(batch[i] >= 0 && (uint32_t)batch[i] < w->header->n_vocab, "token %d in a context", batch[i]);
-        RAMET_TRY(ramet_body_write(w, batch, n * sizeof batch[0], error));
-    }
+/* The tokens are gathered; the rest stays where it is. */
+static ramet_status gather(ramet_context *context, const ramet_snapshot_header *h, const ramet_kv_layout *layout,
+                           const void *sampler, ramet_snapshot_content *out, ramet_error *error) {
+    RAMET_TRY(ramet_snapshot_content_create(h, 1, out, error));
+    int32_t *tokens = out->sections[RAMET_SECTION_TOKENS];
+    ramet_context_read_tokens(context, 0, h->n_tokens, tokens);
+    for (uint32_t i = 0; i < h->n_tokens; i++) /* or no reader would take the file */
+        RAMET_ASSERT(tokens[i] >= 0 && (uint32_t)tokens[i] < h->n_vocab, "token %d in a context", tokens[i]);
+    out->sections[RAMET_SECTION_LOGITS] = (void *)(uintptr_t)ramet_context_peek_logits(context); /* read only */
+    out->sections[RAMET_SECTION_SAMPLER] = (void *)(uintptr_t)sampler;
+    out->context = context;
+    out->layout = layout;
     return RAMET_OK;
 }
 
-static ramet_status write_positions(ramet_body_writer *w, ramet_context *context, const ramet_kv_layout *layout,
-                                    ramet_error *error) {
-    ramet_row_buffer rows;
-    RAMET_TRY(ramet_row_buffer_create(layout, &rows, error));
-    ramet_status status = RAMET_OK;
-    uint32_t n_tokens = w->header->n_tokens;
-    for (uint32_t pos = 0, n; status == RAMET_OK && pos < n_tokens; pos += n) {
-        n = ramet_row_buffer_run(&rows, layout, pos, n_tokens);
-        ramet_kv_export(layout, ramet_context_page_read(context, pos), pos % layout->page_tokens, n, rows.memory);
-        status = ramet_body_write(w, rows.memory, n * layout->row_bytes, error);
+static ramet_status publish(ramet_snapshot_content *content, const uint8_t *head, const char *path, bool skip_sync,
+                            const ramet_store_crew *crew, ramet_error *error) {
+    ramet_publisher publisher;
+    RAMET_TRY(ramet_publish_begin(path, &publisher, error));
+    publisher.skip_sync = skip_sync;
+    ramet_status status = ramet_body_write(&publisher, content->header, head, crew, ramet_snapshot_place,
+                                           ramet_snapshot_export, content, error);
+    if (status != RAMET_OK) {
+        ramet_publish_abort(&publisher);
+        return status;
     }
-    free(rows.memory);
-    return status;
-}
-
-static ramet_status write_body(ramet_publisher *publisher, const ramet_snapshot_header *h, ramet_context *context,
-                               const ramet_kv_layout *layout, const void *sampler, ramet_error *error) {
-    ramet_body_writer w;
-    RAMET_TRY(ramet_body_writer_begin(publisher, h, &w, error));
-    ramet_status status = write_tokens(&w, context, error);
-    if (status == RAMET_OK)
-        status =
-            ramet_body_write(&w, ramet_context_peek_logits(context), h->section_bytes[RAMET_SECTION_LOGITS], error);
-    if (status == RAMET_OK) status = ramet_body_write(&w, sampler, h->section_bytes[RAMET_SECTION_SAMPLER], error);
-    if (status == RAMET_OK) status = write_positions(&w, context, layout, error);
-    if (status == RAMET_OK) ramet_body_writer_finish(&w);
-    ramet_body_writer_destroy(&w);
-    return status;
+    return ramet_publish_commit(&publisher, error);
 }
 
 ramet_status ramet_store_save(ramet_context *context, const ramet_snapshot_identity *identity,
-                              const ramet_snapshot_options *options, const char *path, ramet_snapshot_info *out_info,
-                              ramet_error *error) {
+                              const ramet_snapshot_options *options, const char *path, const ramet_store_crew *crew,
+                              ramet_snapshot_info *out_info, ramet_error *error) {
     static const ramet_snapshot_options none;
     ramet_snapshot_header h;
+    ramet_snapshot_content content;
     uint8_t head[RAMET_SNAPSHOT_WRITTEN_MAX];
     RAMET_ASSERT(!ramet_context_where(context), "snapshot of a spilled context");
     if (!options) options = &none;
     RAMET_TRY(fill_header(context, identity, options, &h, error));
     RAMET_TRY(ramet_snapshot_header_encode(&h, head, error));
-
-    ramet_publisher publisher;
-    RAMET_TRY(ramet_publish_begin(path, &publisher, error));
-    ramet_status status = ramet_publish_write(&publisher, head, h.header_bytes, error);
-    if (status == RAMET_OK)
-        status = write_body(&publisher, &h, context, identity->layout, options->sampler_state, error);
-    if (status != RAMET_OK) {
-        ramet_publish_abort(&publisher);
-        return status;
-    }
-    RAMET_TRY(ramet_publish_commit(&publisher, error));
-    if (out_info) ramet_snapshot_header_info(&h, out_info);
-    return RAMET_OK;
+    RAMET_TRY(gather(context, &h, identity->layout, options->sampler_state, &content, error));
+    ramet_status status = publish(&content, head, path, options->skip_sync, crew, error);
+    ramet_snapshot_content_free(&content);
+    if (status == RAMET_OK && out_info) ramet_snapshot_header_info(&h, out_info);
+    return status;
 }
 
 /* ---- restoring ---- */
 
-/* The file is sound and ours. */
-static ramet_status build_context(ramet_cache *cache, ramet_snapshot_reader *r, const ramet_snapshot_content *content,
-                                  const ramet_kv_layout *layout, ramet_row_buffer *rows, ramet_context **out,
-                                  ramet_error *error) {
+/* Nobody sees the context before all of the file is in it and sound. */
+static ramet_status fill_context(ramet_context *context, const ramet_snapshot_reader *r, const ramet_kv_layout *layout,
+                                 const ramet_store_crew *crew, ramet_snapshot_content *content, ramet_error *error) {
+    const ramet_snapshot_header *h = &r->header;
+    RAMET_TRY(ramet_context_writable(context, h->n_tokens, error));
+    RAMET_TRY(ramet_snapshot_load_pages(r, context, layout, crew, content, error));
+    ramet_context_commit(context, content->sections[RAMET_SECTION_TOKENS], h->n_tokens);
+    if (!h->has_logits) return RAMET_OK;
+    float *row = ramet_context_logits_writable(context);
+    if (!row) return ramet_fail(error, RAMET_E_NO_MEMORY, "no memory for the logits of %s", r->path);
+    memcpy(row, content->sections[RAMET_SECTION_LOGITS], (size_t)h->section_bytes[RAMET_SECTION_LOGITS]);
+    return RAMET_OK;
+}
+
+static ramet_status restore_from(ramet_cache *cache, const ramet_snapshot_identity *identity,
+                                 const ramet_snapshot_reader *r, const ramet_store_crew *crew, ramet_context **out,
+                                 ramet_snapshot_content *content, ramet_error *error) {
     ramet_context *context;
-    uint32_t n_tokens = r->header.n_tokens;
+    RAMET_TRY(ramet_snapshot_check_identity(r, identity, error));
+    RAMET_TRY(ramet_snapshot_check_before_evicting(r, cache, crew, error));
+    RAMET_TRY(ramet_snapshot_content_create(&r->header, RAMET_SECTION_POSITIONS, content, error));
     RAMET_TRY(ramet_cache_context_create(cache, &context, error));
     ramet_status entered = ramet_context_enter(context, NULL);
     RAMET_ASSERT(entered == RAMET_OK, "a new context is busy");
-    ramet_status status = ramet_context_writable(context, n_tokens, error);
-    if (status == RAMET_OK) status = ramet_snapshot_fill(r, context, layout, rows, error);
-    if (status == RAMET_OK) {
-        ramet_context_commit(context, content->tokens, n_tokens);
-        float *row = content->logits ? ramet_context_logits_writable(context) : NULL;
-        if (row) memcpy(row, content->logits, (size_t)r->header.section_bytes[RAMET_SECTION_LOGITS]);
-        if (content->logits && !row)
-            status = ramet_fail(error, RAMET_E_NO_MEMORY, "no memory for the logits of %s", r->path);
-    }
+    ramet_status status = fill_context(context, r, identity->layout, crew, content, error);
     if (status != RAMET_OK) {
         ramet_context_destroy(&context);
         return status;
@@ -152,33 +138,22 @@ static ramet_status build_context(ramet_cache *cache, ramet_snapshot_reader *r, 
     return RAMET_OK;
 }
 
-static ramet_status restore_from(ramet_cache *cache, const ramet_snapshot_identity *identity, ramet_snapshot_reader *r,
-                                 ramet_context **out, ramet_snapshot_content *content, ramet_error *error) {
-    ramet_row_buffer rows;
-    RAMET_TRY(ramet_snapshot_check_identity(r, identity, error));
-    RAMET_TRY(ramet_snapshot_load(r, content, error));
-    RAMET_TRY(ramet_row_buffer_create(identity->layout, &rows, error));
-    ramet_status status = build_context(cache, r, content, identity->layout, &rows, out, error);
-    free(rows.memory);
-    return status;
-}
-
 ramet_status ramet_store_restore(ramet_cache *cache, const ramet_snapshot_identity *identity, const char *path,
-                                 ramet_context **out, void **out_sampler, size_t *out_sampler_bytes,
-                                 ramet_snapshot_info *out_info, ramet_error *error) {
+                                 const ramet_store_crew *crew, ramet_context **out, void **out_sampler,
+                                 size_t *out_sampler_bytes, ramet_snapshot_info *out_info, ramet_error *error) {
     ramet_snapshot_reader reader;
     ramet_snapshot_content content = {0};
     *out = NULL;
     if (out_sampler) *out_sampler = NULL;
     if (out_sampler_bytes) *out_sampler_bytes = 0;
     RAMET_TRY(ramet_snapshot_reader_open(path, &reader, error));
-    ramet_status status = restore_from(cache, identity, &reader, out, &content, error);
+    ramet_status status = restore_from(cache, identity, &reader, crew, out, &content, error);
     if (status == RAMET_OK) {
         if (out_info) ramet_snapshot_header_info(&reader.header, out_info);
         if (out_sampler_bytes) *out_sampler_bytes = (size_t)reader.header.section_bytes[RAMET_SECTION_SAMPLER];
         if (out_sampler) {
-            *out_sampler = content.sampler;
-            content.sampler = NULL;
+            *out_sampler = content.sections[RAMET_SECTION_SAMPLER];
+            content.sections[RAMET_SECTION_SAMPLER] = NULL;
         }
     }
     ramet_snapshot_content_free(&content);
@@ -199,21 +174,32 @@ ramet_status ramet_store_read_info(const char *path, ramet_snapshot_info *out, r
 
 ramet_status ramet_store_verify(const char *path, ramet_error *error) {
     ramet_snapshot_reader reader;
-    ramet_snapshot_content content;
     RAMET_TRY(ramet_snapshot_reader_open(path, &reader, error));
-    ramet_status status = ramet_snapshot_load(&reader, &content, error);
-    ramet_snapshot_content_free(&content);
+    ramet_status status = ramet_snapshot_check(&reader, NULL, error);
     ramet_snapshot_reader_close(&reader);
     return status;
 }
 
+/* An empty context has no memory of tokens; the caller gets a pointer to free all the same. */
+static ramet_status take_tokens(const ramet_snapshot_reader *r, ramet_snapshot_content *content, int32_t **out,
+                                ramet_error *error) {
+    RAMET_TRY(ramet_snapshot_content_create(&r->header, 1, content, error));
+    RAMET_TRY(ramet_snapshot_load(r, RAMET_SECTION_TOKENS, NULL, content, error));
+    *out = content->sections[RAMET_SECTION_TOKENS];
+    content->sections[RAMET_SECTION_TOKENS] = NULL;
+    if (!*out) *out = ramet_alloc(0, 1);
+    return *out ? RAMET_OK : ramet_fail(error, RAMET_E_NO_MEMORY, "no memory for no tokens");
+}
+
 ramet_status ramet_store_read_tokens(const char *path, int32_t **out, uint32_t *out_n, ramet_error *error) {
     ramet_snapshot_reader reader;
+    ramet_snapshot_content content = {0};
     *out = NULL;
     *out_n = 0;
     RAMET_TRY(ramet_snapshot_reader_open(path, &reader, error));
-    ramet_status status = ramet_snapshot_load_tokens(&reader, out, error);
+    ramet_status status = take_tokens(&reader, &content, out, error);
     if (status == RAMET_OK) *out_n = reader.header.n_tokens;
+    ramet_snapshot_content_free(&content);
     ramet_snapshot_reader_close(&reader);
     return status;
 }

@@ -28,47 +28,52 @@ static ramet_status name_spill(const char *directory, char **out, ramet_error *e
     return RAMET_OK;
 }
 
+/* Worthless once this process is gone, so it need not outlive a crash of the machine. */
+static const ramet_snapshot_options spill_options = {.skip_sync = true};
+
 ramet_status ramet_store_spill(ramet_context *context, const ramet_snapshot_identity *identity, const char *directory,
-                               ramet_error *error) {
+                               const ramet_store_crew *crew, ramet_error *error) {
     if (ramet_context_where(context)) return RAMET_OK;
     char *path = NULL;
     RAMET_TRY(name_spill(directory, &path, error));
-    ramet_status status = ramet_store_save(context, identity, NULL, path, NULL, error);
-    if (status == RAMET_OK) status = ramet_context_drop(context, path, error);
-    if (status != RAMET_OK) unlink(path); /* also when it was published and the directory could not be synced */
+    ramet_status status = ramet_store_save(context, identity, &spill_options, path, crew, NULL, error);
+    if (status == RAMET_OK) {
+        status = ramet_context_drop(context, path, error);
+        if (status != RAMET_OK) unlink(path);
+    }
     free(path);
     return status;
 }
 
 /* The context still knows its tokens: a file of other ones is not its own. */
-static ramet_status check_tokens(const ramet_context *context, const ramet_snapshot_reader *r, const int32_t *tokens,
-                                 ramet_error *error) {
-    uint32_t n = r->header.n_tokens;
-    if (n == ramet_context_length(context) && ramet_context_common_prefix(context, tokens, n) == n) return RAMET_OK;
+static ramet_status other_tokens(const ramet_snapshot_reader *r, ramet_error *error) {
     return ramet_fail(error, RAMET_E_CORRUPT, "%s has the tokens of another context", r->path);
 }
 
-/* Pages under the context, and the rows in them. If the file changes between the check and this, the pages go again: a
- * context must never be resident with rows that are not its own. */
-static ramet_status refill(ramet_context *context, ramet_snapshot_reader *r, const ramet_kv_layout *layout,
-                           ramet_row_buffer *rows, ramet_error *error) {
+/* Pages under the context, and the file in them. If it turns out not to be sound, or not its own, the pages go again: a
+ * context must never be resident with positions that are not its own. */
+static ramet_status refill(ramet_context *context, const ramet_kv_layout *layout, const ramet_snapshot_reader *r,
+                           const ramet_store_crew *crew, ramet_snapshot_content *tokens, ramet_error *error) {
     ramet_spilled spilled;
+    uint32_t n = r->header.n_tokens;
     RAMET_TRY(ramet_context_refill(context, &spilled, error));
-    ramet_status status = ramet_snapshot_fill(r, context, layout, rows, error);
+    ramet_status status = ramet_snapshot_load_pages(r, context, layout, crew, tokens, error);
+    if (status == RAMET_OK && ramet_context_common_prefix(context, tokens->sections[RAMET_SECTION_TOKENS], n) != n)
+        status = other_tokens(r, error);
     if (status != RAMET_OK) ramet_context_undo_refill(context, &spilled);
     ramet_spilled_free(&spilled);
     return status;
 }
 
 static ramet_status unspill_from(ramet_context *context, const ramet_snapshot_identity *identity,
-                                 ramet_snapshot_reader *r, ramet_snapshot_content *content, ramet_error *error) {
-    ramet_row_buffer rows;
+                                 const ramet_snapshot_reader *r, const ramet_store_crew *crew, ramet_error *error) {
+    ramet_snapshot_content tokens;
     RAMET_TRY(ramet_snapshot_check_identity(r, identity, error));
-    RAMET_TRY(ramet_snapshot_load(r, content, error));
-    RAMET_TRY(check_tokens(context, r, content->tokens, error));
-    RAMET_TRY(ramet_row_buffer_create(identity->layout, &rows, error));
-    ramet_status status = refill(context, r, identity->layout, &rows, error);
-    free(rows.memory);
+    if (r->header.n_tokens != ramet_context_length(context)) return other_tokens(r, error);
+    RAMET_TRY(ramet_snapshot_check_before_evicting(r, ramet_context_cache(context), crew, error));
+    RAMET_TRY(ramet_snapshot_content_create(&r->header, 1, &tokens, error));
+    ramet_status status = refill(context, identity->layout, r, crew, &tokens, error);
+    ramet_snapshot_content_free(&tokens);
     return status;
 }
 
@@ -78,16 +83,15 @@ static bool is_lost(ramet_status status) {
            status == RAMET_E_MODEL_MISMATCH || status == RAMET_E_NUMERICS_MISMATCH || status == RAMET_E_ARGUMENT;
 }
 
-ramet_status ramet_store_unspill(ramet_context *context, const ramet_snapshot_identity *identity, ramet_error *error) {
+ramet_status ramet_store_unspill(ramet_context *context, const ramet_snapshot_identity *identity,
+                                 const ramet_store_crew *crew, ramet_error *error) {
     if (!ramet_context_where(context)) return RAMET_OK;
     char *path = strdup(ramet_context_where(context)); /* the context's own goes when it is resident */
     if (!path) return ramet_fail(error, RAMET_E_NO_MEMORY, "no memory to read a spilled context back");
     ramet_snapshot_reader reader;
-    ramet_snapshot_content content = {0};
     ramet_status status = ramet_snapshot_reader_open(path, &reader, error);
     if (status == RAMET_OK) {
-        status = unspill_from(context, identity, &reader, &content, error);
-        ramet_snapshot_content_free(&content);
+        status = unspill_from(context, identity, &reader, crew, error);
         ramet_snapshot_reader_close(&reader);
     }
     if (status == RAMET_OK) unlink(path);

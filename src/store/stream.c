@@ -1,79 +1,137 @@
 /* stream.c - see stream.h. */
-#define _GNU_SOURCE
 #include "store/stream.h"
 #include "base/hash.h"
 #include "base/memory.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 enum {
-    NUMBER_OFF = RAMET_SNAPSHOT_HASH_BYTES,
-    PREFIX_BYTES = RAMET_SNAPSHOT_HASH_BYTES + 8,
+    HASH_BYTES = RAMET_SNAPSHOT_HASH_BYTES,
+    TURN_CHUNKS = 128, /* given to the crew at once: it may serve others in between */
 };
 
-/* Bytes of body in chunk number `index`. */
-static size_t bytes_of_chunk(const ramet_snapshot_header *h, uint64_t index) {
-    uint64_t left = h->body_bytes - index * h->chunk_bytes;
-    return left < h->chunk_bytes ? (size_t)left : h->chunk_bytes;
+/* ---- chunks as jobs ---- */
+
+typedef struct chunk_worker {
+    uint8_t *buffer; /* for a chunk */
+    ramet_status status;
+    ramet_error error;
+} chunk_worker;
+
+typedef struct chunk_run {
+    /* immutable */
+    const ramet_snapshot_header *header;
+    ramet_publisher *publisher;          /* writing; NULL: reading */
+    const ramet_snapshot_reader *reader; /* reading */
+    ramet_body_place place;
+    ramet_body_move move;
+    void *user;
+    uint8_t *hashes; /* [n_chunks]; each written or compared by its chunk's job */
+    uint64_t first;  /* chunk of job 0 */
+    /* each by its worker */
+    chunk_worker *workers;
+    atomic_bool has_failed; /* the jobs that are left do nothing */
+} chunk_run;
+
+static void hash_chunk(const chunk_run *run, uint64_t index, const uint8_t *data, size_t bytes,
+                       uint8_t out[HASH_BYTES]) {
+    uint8_t identity[HASH_BYTES + 8];
+    memcpy(identity, run->header->hash, HASH_BYTES);
+    for (size_t i = 0; i < 8; i++) identity[HASH_BYTES + i] = (uint8_t)(index >> (8 * i));
+    ramet_xxh128_pair(data, bytes, identity, sizeof identity, out);
 }
 
-static ramet_status create_buffer(const ramet_snapshot_header *h, ramet_chunk_buffer *out, ramet_error *error) {
-    *out = (ramet_chunk_buffer){0};
-    size_t largest = h->n_chunks ? bytes_of_chunk(h, 0) : 0;
-    out->memory = ramet_alloc(PREFIX_BYTES + largest + RAMET_SNAPSHOT_HASH_BYTES, 1);
-    if (!out->memory) return ramet_fail(error, RAMET_E_NO_MEMORY, "no memory for a chunk of %zu bytes", largest);
-    memcpy(out->memory, h->hash, RAMET_SNAPSHOT_HASH_BYTES);
+static ramet_status write_chunk(chunk_run *run, chunk_worker *w, uint64_t index) {
+    const ramet_snapshot_header *h = run->header;
+    ramet_chunk c = ramet_snapshot_chunk(h, index);
+    uint8_t *place = run->place(run->user, c.off, c.bytes), *data = place ? place : w->buffer;
+    if (!place) run->move(run->user, c.off, c.bytes, data);
+    hash_chunk(run, index, data, c.bytes, run->hashes + index * HASH_BYTES);
+    return ramet_publish_write_at(run->publisher, data, c.bytes, h->header_bytes + c.off, &w->error);
+}
+
+static ramet_status read_chunk(chunk_run *run, chunk_worker *w, uint64_t index) {
+    const ramet_snapshot_header *h = run->header;
+    const ramet_snapshot_reader *r = run->reader;
+    ramet_chunk c = ramet_snapshot_chunk(h, index);
+    uint8_t *place = run->place(run->user, c.off, c.bytes), *data = place ? place : w->buffer, hash[HASH_BYTES];
+    RAMET_TRY(ramet_read_at(r->fd, data, c.bytes, h->header_bytes + c.off, r->path, &w->error));
+    hash_chunk(run, index, data, c.bytes, hash);
+    if (memcmp(hash, run->hashes + index * HASH_BYTES, sizeof hash) != 0)
+        return ramet_fail(&w->error, RAMET_E_CORRUPT, "%s: checksum of chunk %llu of %llu does not match", r->path,
+                          (unsigned long long)index, (unsigned long long)h->n_chunks);
+    if (!place) run->move(run->user, c.off, c.bytes, data);
     return RAMET_OK;
 }
 
-static void hash_chunk(ramet_chunk_buffer *c, uint64_t index, size_t bytes, uint8_t out[RAMET_SNAPSHOT_HASH_BYTES]) {
-    for (size_t i = 0; i < 8; i++) c->memory[NUMBER_OFF + i] = (uint8_t)(index >> (8 * i));
-    ramet_xxh128(c->memory, PREFIX_BYTES + bytes, out);
+static void run_chunk(void *user, uint32_t job, uint32_t worker) {
+    chunk_run *run = user;
+    chunk_worker *w = &run->workers[worker];
+    if (atomic_load_explicit(&run->has_failed, memory_order_relaxed)) return;
+    w->status = run->publisher ? write_chunk(run, w, run->first + job) : read_chunk(run, w, run->first + job);
+    if (w->status != RAMET_OK) atomic_store_explicit(&run->has_failed, true, memory_order_relaxed);
+}
+
+/* Chunks [0, n): in order on this thread when there is no crew. */
+static void run_turns(chunk_run *run, uint64_t n, const ramet_store_crew *crew) {
+    while (run->first < n && !atomic_load_explicit(&run->has_failed, memory_order_relaxed)) {
+        uint32_t turn = n - run->first < TURN_CHUNKS ? (uint32_t)(n - run->first) : TURN_CHUNKS;
+        if (crew)
+            crew->run(crew->user, turn, run_chunk, run);
+        else
+            ramet_pool_run(NULL, turn, run_chunk, run);
+        run->first += turn;
+    }
+}
+
+static ramet_status run_chunks(chunk_run *run, uint64_t n, const ramet_store_crew *crew, ramet_error *error) {
+    const ramet_snapshot_header *h = run->header;
+    uint32_t n_workers = crew ? crew->n_workers : 1;
+    size_t largest = h->body_bytes < h->chunk_bytes ? (size_t)h->body_bytes : h->chunk_bytes;
+    run->workers = ramet_alloc(n_workers, sizeof *run->workers);
+    uint8_t *buffers = ramet_alloc(n_workers, largest);
+    ramet_status status = RAMET_OK;
+    if (run->workers && buffers) {
+        for (uint32_t i = 0; i < n_workers; i++) run->workers[i].buffer = buffers + i * largest;
+        run_turns(run, n, crew);
+        for (uint32_t i = 0; i < n_workers && status == RAMET_OK; i++) {
+            status = run->workers[i].status;
+            if (status != RAMET_OK && error) *error = run->workers[i].error;
+        }
+    } else
+        status = ramet_fail(error, RAMET_E_NO_MEMORY, "no memory for chunks of %zu bytes", largest);
+    free(buffers);
+    free(run->workers);
+    return status;
+}
+
+static ramet_status create_hashes(const ramet_snapshot_header *h, uint64_t n, uint8_t **out, ramet_error *error) {
+    *out = ramet_alloc((size_t)n, HASH_BYTES);
+    if (*out) return RAMET_OK;
+    return ramet_fail(error, RAMET_E_NO_MEMORY, "no memory for the checksums of %llu chunks",
+                      (unsigned long long)h->n_chunks);
 }
 
 /* ---- writing ---- */
 
-ramet_status ramet_body_writer_begin(ramet_publisher *publisher, const ramet_snapshot_header *header,
-                                     ramet_body_writer *out, ramet_error *error) {
-    *out = (ramet_body_writer){.publisher = publisher, .header = header};
-    return create_buffer(header, &out->chunk, error);
-}
-
-void ramet_body_writer_destroy(ramet_body_writer *w) {
-    free(w->chunk.memory);
-    *w = (ramet_body_writer){0};
-}
-
-static ramet_status write_chunk(ramet_body_writer *w, ramet_error *error) {
-    ramet_chunk_buffer *c = &w->chunk;
-    hash_chunk(c, c->n_done, c->used, c->memory + PREFIX_BYTES + c->used);
-    RAMET_TRY(ramet_publish_write(w->publisher, c->memory + PREFIX_BYTES, c->used + RAMET_SNAPSHOT_HASH_BYTES, error));
-    c->n_done++;
-    c->used = 0;
-    return RAMET_OK;
-}
-
-ramet_status ramet_body_write(ramet_body_writer *w, const void *data, size_t bytes, ramet_error *error) {
-    const uint8_t *at = data;
-    ramet_chunk_buffer *c = &w->chunk;
-    while (bytes > 0) {
-        RAMET_ASSERT(c->n_done < w->header->n_chunks, "snapshot body longer than its header says");
-        size_t room = bytes_of_chunk(w->header, c->n_done) - c->used;
-        size_t n = bytes < room ? bytes : room;
-        memcpy(c->memory + PREFIX_BYTES + c->used, at, n);
-        c->used += n;
-        at += n;
-        bytes -= n;
-        if (n == room) RAMET_TRY(write_chunk(w, error));
-    }
-    return RAMET_OK;
-}
-
-void ramet_body_writer_finish(const ramet_body_writer *w) {
-    RAMET_ASSERT(w->chunk.n_done == w->header->n_chunks && w->chunk.used == 0,
-                 "snapshot body shorter than its header says");
+ramet_status ramet_body_write(ramet_publisher *publisher, const ramet_snapshot_header *header, const uint8_t *head,
+                              const ramet_store_crew *crew, ramet_body_place place, ramet_body_move move, void *user,
+                              ramet_error *error) {
+    chunk_run run = {.header = header, .publisher = publisher, .place = place, .move = move, .user = user};
+    uint64_t n = header->n_chunks;
+    if (publisher->is_stdout) crew = NULL; /* in order */
+    RAMET_TRY(ramet_publish_reserve(publisher, header->file_bytes, error));
+    RAMET_TRY(create_hashes(header, n, &run.hashes, error));
+    ramet_status status = ramet_publish_write_at(publisher, head, header->header_bytes, 0, error);
+    if (status == RAMET_OK && n > 0) status = run_chunks(&run, n, crew, error);
+    if (status == RAMET_OK)
+        status = ramet_publish_write_at(publisher, run.hashes, (size_t)n * HASH_BYTES,
+                                        header->header_bytes + header->body_bytes, error);
+    free(run.hashes);
+    return status;
 }
 
 /* ---- reading ---- */
@@ -102,54 +160,27 @@ ramet_status ramet_snapshot_reader_open(const char *path, ramet_snapshot_reader 
     uint64_t file_bytes = 0;
     RAMET_TRY(ramet_file_open(path, &out->fd, &file_bytes, error));
     ramet_status status = read_header(out, file_bytes, error);
-    if (status == RAMET_OK) status = create_buffer(&out->header, &out->chunk, error);
     if (status != RAMET_OK) ramet_snapshot_reader_close(out);
     return status;
 }
 
 void ramet_snapshot_reader_close(ramet_snapshot_reader *r) {
     if (r->fd >= 0) close(r->fd);
-    free(r->chunk.memory);
     *r = (ramet_snapshot_reader){.fd = -1};
 }
 
-static ramet_status read_chunk(ramet_snapshot_reader *r, ramet_error *error) {
-    ramet_chunk_buffer *c = &r->chunk;
+ramet_status ramet_body_read(const ramet_snapshot_reader *r, uint64_t end, const ramet_store_crew *crew,
+                             ramet_body_place place, ramet_body_move move, void *user, ramet_error *error) {
     const ramet_snapshot_header *h = &r->header;
-    uint64_t index = c->n_done, stride = (uint64_t)h->chunk_bytes + RAMET_SNAPSHOT_HASH_BYTES;
-    RAMET_ASSERT(index < h->n_chunks, "read past the end of a snapshot's body");
-    size_t bytes = bytes_of_chunk(h, index);
-    uint8_t hash[RAMET_SNAPSHOT_HASH_BYTES];
-    RAMET_TRY(ramet_read_at(r->fd, c->memory + PREFIX_BYTES, bytes + sizeof hash, h->header_bytes + index * stride,
-                            r->path, error));
-    hash_chunk(c, index, bytes, hash);
-    if (memcmp(hash, c->memory + PREFIX_BYTES + bytes, sizeof hash) != 0)
-        return ramet_fail(error, RAMET_E_CORRUPT, "%s: checksum of chunk %llu of %llu does not match", r->path,
-                          (unsigned long long)index, (unsigned long long)h->n_chunks);
-    c->bytes = bytes;
-    c->used = 0;
-    c->n_done++;
-    return RAMET_OK;
-}
-
-ramet_status ramet_body_read(ramet_snapshot_reader *r, void *out, uint64_t bytes, ramet_error *error) {
-    uint8_t *at = out;
-    ramet_chunk_buffer *c = &r->chunk;
-    while (bytes > 0) {
-        if (c->used == c->bytes) RAMET_TRY(read_chunk(r, error));
-        size_t n = bytes < c->bytes - c->used ? (size_t)bytes : c->bytes - c->used;
-        if (at) {
-            memcpy(at, c->memory + PREFIX_BYTES + c->used, n);
-            at += n;
-        }
-        c->used += n;
-        bytes -= n;
-    }
-    return RAMET_OK;
-}
-
-ramet_status ramet_body_seek(ramet_snapshot_reader *r, uint64_t off, ramet_error *error) {
-    r->chunk.n_done = off / r->header.chunk_bytes;
-    r->chunk.used = r->chunk.bytes = 0;
-    return ramet_body_read(r, NULL, off % r->header.chunk_bytes, error);
+    RAMET_ASSERT(end <= h->body_bytes, "%llu bytes of a body of %llu", (unsigned long long)end,
+                 (unsigned long long)h->body_bytes);
+    if (end == 0) return RAMET_OK;
+    chunk_run run = {.header = h, .reader = r, .place = place, .move = move, .user = user};
+    uint64_t n = ramet_snapshot_chunk_of(h, end - 1) + 1;
+    RAMET_TRY(create_hashes(h, n, &run.hashes, error));
+    ramet_status status =
+        ramet_read_at(r->fd, run.hashes, (size_t)n * HASH_BYTES, h->header_bytes + h->body_bytes, r->path, error);
+    if (status == RAMET_OK) status = run_chunks(&run, n, crew, error);
+    free(run.hashes);
+    return status;
 }

@@ -1,8 +1,12 @@
-/* stream.h - the body of a snapshot as one stream of bytes: cut into chunks, each followed by its checksum.
+/* stream.h - the body of a snapshot by chunks, in any order: each is made or read, hashed and moved on its own, by as
+ * many threads as there are.
  *
- * A chunk's checksum is XXH3-128 over (header hash, chunk number, bytes), so that a chunk is valid in one place of one
- * file. One chunk is in memory at a time. A reader hands out no byte of a chunk that it has not checked, and it reads
- * with pread: a file that shrinks or changes under it is an error, never a signal.
+ *   writing   its place -> checksum -> pwrite      where it has no one place:   move -> buffer -> checksum -> pwrite
+ *   reading   pread -> its place -> checksum                                    pread -> buffer -> checksum -> move
+ *
+ * A chunk's checksum is XXH3-128 over (bytes, header hash, chunk number), so that a chunk is valid in one place of one
+ * file. It is taken of the very memory that is handed on, never of a second reading; and a file that shrinks or changes
+ * while it is read is an error, never a signal.
  *
  * Owns chunking, checksums and the reader's descriptor. Refuses to know what the bytes mean. */
 #ifndef RAMET_STORE_STREAM_H
@@ -10,40 +14,31 @@
 
 #include "base/file.h"
 #include "store/header.h"
+#include "store/snapshot.h"
 
-typedef struct ramet_chunk_buffer {
-    uint8_t *memory; /* header hash, chunk number, the chunk's bytes, checksum */
-    size_t used;     /* writer: bytes in it; reader: bytes handed out */
-    size_t bytes;    /* reader: bytes that the chunk has */
-    uint64_t n_done; /* chunks written or read */
-} ramet_chunk_buffer;
+/* Where bytes [off, off + n) of the body lie in memory in just this order, to be written from there or read into: they
+ * are read there before they are checked, since nobody sees them until all are. NULL: they must be moved. */
+typedef uint8_t *(*ramet_body_place)(void *user, uint64_t off, size_t n);
+/* Moves them into `bytes` (writing) or from there (reading). Both are called from several threads at once, for ranges
+ * that do not overlap. */
+typedef void (*ramet_body_move)(void *user, uint64_t off, size_t n, uint8_t *bytes);
 
-typedef struct ramet_body_writer {
-    ramet_publisher *publisher;
-    const ramet_snapshot_header *header;
-    ramet_chunk_buffer chunk;
-} ramet_body_writer;
-
-ramet_status ramet_body_writer_begin(ramet_publisher *publisher, const ramet_snapshot_header *header,
-                                     ramet_body_writer *out, ramet_error *error);
-ramet_status ramet_body_write(ramet_body_writer *w, const void *data, size_t bytes, ramet_error *error);
-/* Asserts that the body got the length that the header says; its last chunk is written then. */
-void ramet_body_writer_finish(const ramet_body_writer *w);
-void ramet_body_writer_destroy(ramet_body_writer *w);
+/* The whole file: the header's bytes as encoded, then the body. */
+ramet_status ramet_body_write(ramet_publisher *publisher, const ramet_snapshot_header *header, const uint8_t *head,
+                              const ramet_store_crew *crew, ramet_body_place place, ramet_body_move move, void *user,
+                              ramet_error *error);
 
 typedef struct ramet_snapshot_reader {
     int fd;
     const char *path; /* borrowed */
     ramet_snapshot_header header;
-    ramet_chunk_buffer chunk;
 } ramet_snapshot_reader;
 
-/* Opens a regular file, and reads and checks its header. Memory used is bounded by the file's length. */
+/* Opens a regular file, and reads and checks its header. */
 ramet_status ramet_snapshot_reader_open(const char *path, ramet_snapshot_reader *out, ramet_error *error);
 void ramet_snapshot_reader_close(ramet_snapshot_reader *r);
-/* The next bytes of the body, into `out` or, when that is NULL, only checked. Asserts that the body has that many. */
-ramet_status ramet_body_read(ramet_snapshot_reader *r, void *out, uint64_t bytes, ramet_error *error);
-/* Continues at a byte of the body. */
-ramet_status ramet_body_seek(ramet_snapshot_reader *r, uint64_t off, ramet_error *error);
+/* Every chunk that has some of bytes [0, end) of the body, in one reading. On failure some have been placed or moved. */
+ramet_status ramet_body_read(const ramet_snapshot_reader *r, uint64_t end, const ramet_store_crew *crew,
+                             ramet_body_place place, ramet_body_move move, void *user, ramet_error *error);
 
 #endif
