@@ -14,6 +14,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -197,6 +198,67 @@ static void the_pool_runs_each_index_once(void **state) {
     assert_int_equal(ramet_pool_create(0, &pool, NULL), RAMET_E_ARGUMENT);
 }
 
+/* ---- where workers may run ---- */
+
+struct bound {
+    _Atomic uint32_t n_here;
+    cpu_set_t of_worker;
+};
+
+/* Index 0 and 1 wait for each other, so that both threads of the pool take part. */
+static void note_processors(void *user, uint32_t index, uint32_t worker) {
+    (void)index;
+    struct bound *b = user;
+    atomic_fetch_add(&b->n_here, 1);
+    while (atomic_load(&b->n_here) < 2) sched_yield();
+    if (worker == 1) sched_getaffinity(0, sizeof b->of_worker, &b->of_worker);
+}
+
+static int processors_of_a_worker(uint32_t threads, bool is_bound) {
+    ramet_pool *pool;
+    struct bound b = {0};
+    assert_int_equal(ramet_pool_create(threads, &pool, NULL), RAMET_OK);
+    if (is_bound) ramet_pool_bind(pool);
+    ramet_pool_run(pool, 2, note_processors, &b);
+    ramet_pool_destroy(&pool);
+    return CPU_COUNT(&b.of_worker);
+}
+
+static void workers_are_bound_when_the_pool_takes_every_processor(void **state) {
+    (void)state;
+    cpu_set_t all, two;
+    assert_int_equal(sched_getaffinity(0, sizeof all, &all), 0);
+    if (CPU_COUNT(&all) < 2) skip();
+    CPU_ZERO(&two);
+    for (size_t cpu = 0; CPU_COUNT(&two) < 2; cpu++)
+        if (CPU_ISSET(cpu, &all)) CPU_SET(cpu, &two);
+    assert_int_equal(sched_setaffinity(0, sizeof two, &two), 0); /* a pool of two then takes every one */
+    assert_int_equal(processors_of_a_worker(2, true), 1);
+    assert_int_equal(processors_of_a_worker(2, false), 2);
+    assert_int_equal(sched_setaffinity(0, sizeof all, &all), 0);
+    if (CPU_COUNT(&all) > 2) assert_int_equal(processors_of_a_worker(2, true), CPU_COUNT(&all));
+}
+
+/* One processor, and more threads than it: who spins must let the others run, and nobody waits for who sleeps. */
+static void a_pool_larger_than_the_machine_comes_to_an_end(void **state) {
+    (void)state;
+    cpu_set_t all, one;
+    assert_int_equal(sched_getaffinity(0, sizeof all, &all), 0);
+    CPU_ZERO(&one);
+    for (size_t cpu = 0; CPU_COUNT(&one) < 1; cpu++)
+        if (CPU_ISSET(cpu, &all)) CPU_SET(cpu, &one);
+    assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0);
+    ramet_pool *pool;
+    static struct tally tally;
+    tally = (struct tally){.threads = 4};
+    assert_int_equal(ramet_pool_create(4, &pool, NULL), RAMET_OK);
+    for (uint32_t round = 1; round <= 2000; round++) ramet_pool_run(pool, 5, count, &tally);
+    for (int i = 0; i < 5; i++) assert_int_equal(tally.seen[i], 2000);
+    assert_int_equal(tally.bad_worker, 0);
+    ramet_pool_destroy(&pool);
+    assert_int_equal(sched_setaffinity(0, sizeof all, &all), 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_status_has_its_row),
@@ -206,6 +268,8 @@ int main(void) {
         cmocka_unit_test(a_full_disk_leaves_the_old_file),
         cmocka_unit_test(hashes_are_the_published_ones),
         cmocka_unit_test(the_pool_runs_each_index_once),
+        cmocka_unit_test(workers_are_bound_when_the_pool_takes_every_processor),
+        cmocka_unit_test(a_pool_larger_than_the_machine_comes_to_an_end),
     };
     return cmocka_run_group_tests_name("base", tests, NULL, NULL);
 }

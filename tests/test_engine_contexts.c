@@ -10,6 +10,7 @@
 
 #include "base/memory.h"
 #include "ramet.h"
+#include "test_state_mallocs.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -117,6 +118,29 @@ static void a_fork_allocates_no_page(void **state) {
     for (int i = 0; i < 8; i++) ramet_context_close(&forks[i], NULL);
     ramet_context_close(&context, NULL);
     assert_int_equal(stats_of(engine).pages_live, 0);
+    ramet_engine_destroy(&engine);
+}
+
+static void decoding_takes_nothing_from_the_allocator(void **state) {
+    (void)state;
+    if (!mallocs_can_be_counted) skip();
+    ramet_engine *engine = engine_with((ramet_engine_options){.threads = 2});
+    ramet_context *context = context_with(engine, 40), *forks[8];
+    for (int i = 0; i < 8; i++) assert_int_equal(ramet_context_fork(context, &forks[i], NULL), RAMET_OK);
+    ramet_batch_item items[9] = {{context, tokens, 1}};
+    for (int i = 0; i < 8; i++) items[i + 1] = (ramet_batch_item){forks[i], tokens, 1};
+    enum { WARM = 30 };
+    for (int step = 0; step < 100; step++) {               /* over page boundaries before and after */
+        if (step == WARM) assert_true(take_mallocs() > 0); /* rows, and a table node to spare */
+        assert_int_equal(ramet_context_extend(context, tokens + step, 1, NULL), RAMET_OK);
+        assert_int_equal(ramet_batch_extend(items, 9, NULL), RAMET_OK);
+        if (step >= WARM) assert_int_equal(take_mallocs(), 0);
+    }
+    for (int i = 0; i < 8; i++) ramet_context_close(&forks[i], NULL);
+    for (int i = 0; i < 8; i++) assert_int_equal(ramet_context_fork(context, &forks[i], NULL), RAMET_OK);
+    for (int i = 0; i < 8; i++) ramet_context_close(&forks[i], NULL);
+    assert_int_equal(take_mallocs(), 0);
+    ramet_context_close(&context, NULL);
     ramet_engine_destroy(&engine);
 }
 
@@ -457,6 +481,7 @@ static void sixteen_threads_fork_one_parent(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_fork_allocates_no_page),
+        cmocka_unit_test(decoding_takes_nothing_from_the_allocator),
         cmocka_unit_test(parts_threads_and_chunks_change_no_bit),
         cmocka_unit_test(sync_runs_only_what_differs),
         cmocka_unit_test(a_batch_equals_its_members_alone),

@@ -193,16 +193,16 @@ static ramet_context *open_long_context(ramet_cache *cache, const int32_t *token
     return context;
 }
 
-/* How many allocations a fork makes: the one after them fails. */
-static void assert_fork_is_one_allocation(ramet_context *context) {
+/* The one allocation that would fail is the one after the fork. */
+static void assert_fork_allocates_nothing(ramet_context *context) {
     ramet_cache *cache = ramet_context_cache(context);
     ramet_engine_stats before = stats_of(cache), after;
     uint32_t n_nodes = cache->nodes.n_live, n_spare = cache->nodes.n_spare;
-    ramet_alloc_fail_after(2);
+    ramet_alloc_fail_after(1);
     ramet_context *fork = fork_of(context);
-    void *second = ramet_alloc(1, 1);
+    void *first = ramet_alloc(1, 1);
     ramet_alloc_fail_after(0);
-    assert_null(second);
+    assert_null(first);
     assert_int_equal(cache->nodes.n_live, n_nodes);
     assert_int_equal(cache->nodes.n_spare, n_spare);
     after = stats_of(cache);
@@ -227,7 +227,7 @@ static void a_fork_of_a_million_positions_costs_the_same(void **state) {
     static const uint32_t lengths[] = {1, 64, 65, 4096, 64 * 4096, 64 * 4096 + 1, MILLION};
     for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
         ramet_context *context = open_long_context(cache, tokens, lengths[i]);
-        assert_fork_is_one_allocation(context);
+        assert_fork_allocates_nothing(context);
         ramet_context_destroy(&context);
     }
 
@@ -373,8 +373,8 @@ static void every_allocation_fails_once(void **state) {
         uint64_t at_least; /* allocations that the operation is known to make */
     } operations[] = {
         {"extend", do_extend, false, 2}, {"rewrite", do_rewrite, false, 1}, {"cut", do_cut, false, 1},
-        {"fork", do_fork, false, 1},     {"create", do_create, false, 1},   {"retain", do_retain, false, 4},
-        {"match", do_match, false, 2},   {"drop", do_drop, false, 2},       {"refill", do_refill, true, 1},
+        {"fork", do_fork, false, 0},     {"create", do_create, false, 0},   {"retain", do_retain, false, 4},
+        {"match", do_match, false, 1},   {"drop", do_drop, false, 2},       {"refill", do_refill, true, 1},
     };
     for (size_t i = 0; i < sizeof operations / sizeof operations[0]; i++) {
         for (uint64_t k = 1;; k++) {
@@ -410,7 +410,7 @@ static void creating_a_cache_fails_cleanly(void **state) {
     (void)state;
     ramet_cache_options good = {.page_tokens = 16, .page_bytes = 128, .n_ctx = 100, .budget_bytes = 1280};
     ramet_cache *cache;
-    for (uint64_t k = 1; k <= 3; k++) {
+    for (uint64_t k = 1; k <= 4; k++) {
         ramet_alloc_fail_after(k);
         assert_fails(RAMET_E_NO_MEMORY, ramet_cache_create(&good, &cache, error));
         assert_null(cache);
@@ -437,6 +437,36 @@ static void creating_a_cache_fails_cleanly(void **state) {
     assert_ok(ramet_cache_create(&good, &cache, error));
     ramet_cache_destroy(&cache);
     assert_null(cache);
+    ramet_cache_destroy(&cache);
+}
+
+static void a_closed_context_stays_busy(void **state) {
+    (void)state;
+    ramet_cache *cache = open_cache(16, 10, 10);
+    ramet_context *context = open_context(cache), *closed = context;
+    ramet_context_destroy(&context);
+    assert_fails(RAMET_E_BUSY, ramet_context_enter(closed, error));
+    context = open_context(cache);
+    assert_ptr_equal(context, closed); /* the slot is out again, empty */
+    assert_int_equal(ramet_context_length(context), 0);
+    assert_null(ramet_context_peek_logits(context));
+    assert_ok(ramet_context_enter(context, error));
+    ramet_context_leave(context);
+    ramet_context_destroy(&context);
+    ramet_cache_destroy(&cache);
+}
+
+static void contexts_have_a_ceiling(void **state) {
+    (void)state;
+    ramet_cache *cache = open_cache(16, 10, 10);
+    ramet_context *first = open_context(cache), *second = first;
+    uint32_t n_touched = cache->contexts.n_touched;
+    cache->contexts.n_touched = RAMET_MAX_CONTEXTS; /* as if all were out */
+    assert_fails(RAMET_E_BUDGET, ramet_context_share(first, &second, error));
+    assert_null(second);
+    cache->contexts.n_touched = n_touched;
+    check(cache);
+    ramet_context_destroy(&first);
     ramet_cache_destroy(&cache);
 }
 
@@ -503,6 +533,8 @@ int main(void) {
         cmocka_unit_test(a_steady_decode_allocates_nothing),
         cmocka_unit_test(every_allocation_fails_once),
         cmocka_unit_test(creating_a_cache_fails_cleanly),
+        cmocka_unit_test(a_closed_context_stays_busy),
+        cmocka_unit_test(contexts_have_a_ceiling),
         cmocka_unit_test(case_34_misuse_stops_by_number),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

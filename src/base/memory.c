@@ -42,13 +42,18 @@ bool ramet_grow(void **array, size_t *capacity, size_t need, size_t size) {
     return true;
 }
 
-void *ramet_map(size_t bytes) {
+void *ramet_reserve(size_t bytes) {
     if (bytes == 0) bytes = 1;
     if (must_fail()) return NULL;
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (memory == MAP_FAILED) return NULL;
+    return memory == MAP_FAILED ? NULL : memory;
+}
+
+void *ramet_map(size_t bytes) {
+    void *memory = ramet_reserve(bytes);
 #ifdef MADV_HUGEPAGE
-    if (bytes >= (size_t)2 << 20) madvise(memory, bytes, MADV_HUGEPAGE); /* advice: a refusal changes nothing */
+    if (memory && bytes >= (size_t)2 << 20)
+        madvise(memory, bytes, MADV_HUGEPAGE); /* advice: a refusal changes nothing */
 #endif
     return memory;
 }

@@ -22,6 +22,8 @@ bool ramet_grow(void **array, size_t *capacity, size_t need, size_t size);
 
 /* Zeroed, 64-byte aligned or better, asking for huge pages from 2 MiB on. NULL when there is none. */
 void *ramet_map(size_t bytes);
+/* The same without huge pages: addresses of which a small part may ever be touched. */
+void *ramet_reserve(size_t bytes);
 void ramet_unmap(void *memory, size_t bytes);
 
 /* Test hook: the nth allocation from now (1 = next) through this header fails; 0 switches it off. */

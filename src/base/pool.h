@@ -13,6 +13,9 @@ typedef void (*ramet_job)(void *user, uint32_t index, uint32_t worker);
 /* threads >= 1, the caller of ramet_pool_run counted. */
 ramet_status ramet_pool_create(uint32_t threads, ramet_pool **out, ramet_error *error);
 void ramet_pool_destroy(ramet_pool **pool);
+/* Binds each worker to a processor of its own when the pool has a thread for every processor that the process may use,
+ * else does nothing: two smaller pools, or two processes, would be bound to the same processors. */
+void ramet_pool_bind(ramet_pool *pool);
 uint32_t ramet_pool_threads(const ramet_pool *pool);
 /* Returns when all indices are done. One caller at a time. `pool` may be NULL: runs in order on this thread. */
 void ramet_pool_run(ramet_pool *pool, uint32_t n, ramet_job job, void *user);

@@ -25,6 +25,8 @@ struct progress { /* of one item of a batch */
     uint32_t start, done;
 };
 
+enum { FEW_ITEMS = 64 }; /* a batch of so many allocates nothing */
+
 struct rows_wanted { /* only with a single item */
     uint32_t from_pos;
     ramet_rows_fn on_rows;
@@ -87,9 +89,32 @@ static void hand_out_rows(ramet_engine *e, const struct rows_wanted *wanted, con
     }
 }
 
+/* Contexts that wait for the logits of rows [first, first + n): multiplied together, so that the output matrix, often the
+ * largest of all, is read once for all branches of a batch. */
+struct waiting {
+    uint32_t first, n;
+    float *logits[RAMET_ROWS];
+};
+
+static void serve(ramet_engine *e, struct waiting *w) {
+    uint32_t stride = ramet_forward_logits_stride(e->forward);
+    if (w->n > 0) ramet_forward_logits(e->forward, w->first, w->n, w->n == 1 ? w->logits[0] : e->rows, stride);
+    for (uint32_t i = 0; i < w->n && w->n > 1; i++)
+        memcpy(w->logits[i], e->rows + (size_t)i * stride, stride * sizeof *e->rows);
+    w->n = 0;
+}
+
+static void queue_up(ramet_engine *e, struct waiting *w, uint32_t row, float *logits) {
+    RAMET_ASSERT(logits, "a reserved row of logits is gone");
+    if (w->n == RAMET_ROWS || row != w->first + w->n) serve(e, w);
+    if (w->n == 0) w->first = row;
+    w->logits[w->n++] = logits;
+}
+
 /* After a run: commits every span, and gives the contexts that are through their last logits. */
 static void finish_run(ramet_engine *e, const ramet_batch_item *items, size_t n_items, struct progress *progress,
                        uint32_t n_spans) {
+    struct waiting waiting = {0};
     uint32_t row = 0, s = 0;
     for (size_t i = 0; i < n_items && s < n_spans; i++) {
         if (e->spans[s].context != items[i].context) continue;
@@ -97,11 +122,10 @@ static void finish_run(ramet_engine *e, const ramet_batch_item *items, size_t n_
         ramet_context_commit(span->context, span->tokens, span->n);
         progress[i].done += span->n;
         row += span->n;
-        if (progress[i].done < items[i].n) continue;
-        float *logits = ramet_context_logits_writable(span->context);
-        RAMET_ASSERT(logits, "a reserved row of logits is gone");
-        ramet_forward_logits(e->forward, row - 1, 1, logits, ramet_forward_logits_stride(e->forward));
+        if (progress[i].done == items[i].n)
+            queue_up(e, &waiting, row - 1, ramet_context_logits_writable(span->context));
     }
+    serve(e, &waiting);
 }
 
 /* All items, entered by the caller. The lock is taken run by run, so that a long prompt does not keep others waiting. */
@@ -148,7 +172,8 @@ ramet_status ramet_context_extend_rows(ramet_context *context, const int32_t *to
 ramet_status ramet_batch_extend(const ramet_batch_item *items, size_t n_items, ramet_error *error) {
     if (n_items == 0) return RAMET_OK;
     ramet_engine *e = ramet_engine_of(items[0].context);
-    struct progress *progress = ramet_alloc(n_items, sizeof *progress);
+    struct progress few[FEW_ITEMS], *more = n_items > FEW_ITEMS ? ramet_alloc(n_items, sizeof *more) : NULL;
+    struct progress *progress = n_items > FEW_ITEMS ? more : few;
     if (!progress) return ramet_fail(error, RAMET_E_NO_MEMORY, "no memory for a batch of %zu", n_items);
     ramet_status status = RAMET_OK;
     size_t entered = 0;
@@ -160,7 +185,7 @@ ramet_status ramet_batch_extend(const ramet_batch_item *items, size_t n_items, r
     }
     if (status == RAMET_OK) status = run_items(e, items, n_items, progress, NULL, error);
     while (entered-- > 0) ramet_context_leave(items[entered].context);
-    free(progress);
+    free(more);
     return status;
 }
 

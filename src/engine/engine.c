@@ -41,6 +41,7 @@ static ramet_status create_parts(ramet_engine *e, ramet_error *error) {
     if (!ramet_kernels_init(&e->kernels, e->options.kernels))
         return ramet_fail(error, RAMET_E_ARGUMENT, "this CPU has no kernels named '%s'", e->options.kernels);
     RAMET_TRY(ramet_pool_create(e->options.threads, &e->pool, error));
+    if (!e->options.unbound_threads) ramet_pool_bind(e->pool);
     RAMET_TRY(ramet_forward_create(e->weights, &e->kernels, &e->layout, e->options.n_ctx, e->options.chunk_tokens,
                                    e->pool, &e->forward, error));
     uint32_t stride = ramet_forward_logits_stride(e->forward);

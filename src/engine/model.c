@@ -119,9 +119,6 @@ static ramet_status open_vocab(ramet_model *model, ramet_error *error) {
     ramet_status status = fill_source(model->gguf, &arrays, &source, error);
     if (status == RAMET_E_NOT_FOUND)
         status = ramet_fail(error, RAMET_E_UNSUPPORTED, "the file has no tokenizer (tokenizer.ggml.model and tokens)");
-    uint32_t n_rows = model->weights->hparams.n_vocab;
-    if (status == RAMET_OK && source.n_tokens > n_rows)
-        status = ramet_fail(error, RAMET_E_CORRUPT, "%u tokens but only %u embedding rows", source.n_tokens, n_rows);
     if (status == RAMET_OK) status = ramet_vocab_create(&source, &model->vocab, error);
     if (status == RAMET_OK) ramet_vocab_digest(model->vocab, model->tokenizer_sha256);
     free_arrays(&arrays);
@@ -139,11 +136,45 @@ static char *name_of(const ramet_gguf *gguf, const char *path) {
     return strdup(slash ? slash + 1 : path);
 }
 
+/* The vocabulary, built beside the weights: neither needs the other. */
+struct vocab_task {
+    ramet_model *model;
+    ramet_status status;
+    ramet_error error;
+};
+
+static void *run_vocab_task(void *argument) {
+    struct vocab_task *t = argument;
+    t->status = open_vocab(t->model, &t->error);
+    return NULL;
+}
+
+static ramet_status open_weights_and_vocab(ramet_model *model, const ramet_model_options *options, ramet_pool *pool,
+                                           ramet_error *error) {
+    struct vocab_task task = {.model = model};
+    pthread_t thread;
+    bool is_beside = ramet_pool_threads(pool) > 1 && pthread_create(&thread, NULL, run_vocab_task, &task) == 0;
+    ramet_status status =
+        ramet_weights_load(model->gguf, options->lora_path, options->lora_scale, pool, &model->weights, error);
+    if (is_beside)
+        pthread_join(thread, NULL);
+    else if (status == RAMET_OK)
+        run_vocab_task(&task);
+    RAMET_TRY(status);
+    if (task.status != RAMET_OK) {
+        if (error) *error = task.error;
+        return task.status;
+    }
+    uint32_t n_tokens = ramet_vocab_size(model->vocab), n_rows = model->weights->hparams.n_vocab;
+    if (n_tokens > n_rows)
+        return ramet_fail(error, RAMET_E_CORRUPT, "%u tokens but only %u embedding rows", n_tokens, n_rows);
+    return RAMET_OK;
+}
+
 static ramet_status open_parts(ramet_model *model, const char *path, const ramet_model_options *options,
                                ramet_pool *pool, ramet_error *error) {
     RAMET_TRY(ramet_gguf_open(path, &model->gguf, error));
-    RAMET_TRY(ramet_weights_load(model->gguf, options->lora_path, options->lora_scale, pool, &model->weights, error));
-    RAMET_TRY(open_vocab(model, error));
+    RAMET_TRY(open_weights_and_vocab(model, options, pool, error));
     model->path = strdup(path);
     model->name = name_of(model->gguf, path);
     if (!model->path || !model->name) return ramet_fail(error, RAMET_E_NO_MEMORY, "no memory for the model's name");
@@ -187,7 +218,9 @@ void ramet_model_close(ramet_model **handle) {
 }
 
 void ramet_model_get_info(const ramet_model *model, ramet_model_info *out) {
-    const ramet_hparams *h = &model->weights->hparams;
+    const ramet_weights *w = model->weights;
+    const ramet_hparams *h = &w->hparams;
+    bool is_tied = w->output.panels == w->embd.panels;
     *out = (ramet_model_info){.name = model->name,
                               .arch = h->arch,
                               .path = model->path,
@@ -198,16 +231,19 @@ void ramet_model_get_info(const ramet_model *model, ramet_model_info *out) {
                               .n_kv_heads = h->n_kv_heads,
                               .head_dim = h->head_dim,
                               .n_ctx_train = h->n_ctx_train,
-                              .n_params = model->weights->n_params,
+                              .n_params = w->n_params,
                               .file_bytes = ramet_gguf_file_bytes(model->gguf),
-                              .weights_bytes = model->weights->bytes,
+                              .weights_bytes = w->bytes,
+                              .step_bytes = w->bytes - (is_tied ? 0 : w->embd.n_panels * w->embd.panel_bytes),
+                              .window = h->window,
+                              .n_window_layers = h->window_pattern ? h->n_layers - h->n_layers / h->window_pattern : 0,
                               .load_nanoseconds = model->load_nanoseconds,
                               .bos = ramet_vocab_bos(model->vocab),
                               .eos = ramet_vocab_eos(model->vocab),
                               .adds_bos = ramet_vocab_adds_bos(model->vocab)};
-    ramet_hex(model->weights->sha256, 32, out->weights_sha256);
+    ramet_hex(w->sha256, 32, out->weights_sha256);
     ramet_hex(model->tokenizer_sha256, 32, out->tokenizer_sha256);
-    memcpy(out->types, model->weights->types, sizeof out->types);
+    memcpy(out->types, w->types, sizeof out->types);
     out->types[sizeof out->types - 1] = 0;
 }
 

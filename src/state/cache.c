@@ -15,18 +15,23 @@ static ramet_status check_options(const ramet_cache_options *o, ramet_error *err
     return RAMET_OK;
 }
 
+#define CONTEXT_BYTES (RAMET_MAX_CONTEXTS * sizeof(ramet_context))
+
 ramet_status ramet_cache_create(const ramet_cache_options *options, ramet_cache **out, ramet_error *error) {
     *out = NULL;
     RAMET_TRY(check_options(options, error));
     ramet_cache *cache = ramet_alloc(1, sizeof *cache);
     if (!cache) return ramet_fail(error, RAMET_E_NO_MEMORY, "no memory for a cache");
     cache->options = *options;
-    ramet_status status = ramet_slab_init(&cache->slab, options, error);
+    cache->contexts = (ramet_context_pool){.slots = ramet_reserve(CONTEXT_BYTES), .free_slot = RAMET_NO_SLOT};
+    ramet_status status = cache->contexts.slots ? ramet_slab_init(&cache->slab, options, error)
+                                                : ramet_fail(error, RAMET_E_NO_MEMORY, "no addresses for contexts");
     if (status == RAMET_OK && pthread_mutex_init(&cache->lock, NULL) != 0) {
         ramet_slab_fini(&cache->slab);
         status = ramet_fail(error, RAMET_E_NO_MEMORY, "no memory for a lock");
     }
     if (status != RAMET_OK) {
+        ramet_unmap(cache->contexts.slots, CONTEXT_BYTES);
         free(cache);
         return status;
     }
@@ -39,7 +44,7 @@ void ramet_cache_destroy(ramet_cache **cache_ptr) {
     *cache_ptr = NULL;
     if (!cache) return;
     ramet_tree_clear(cache);
-    RAMET_ASSERT(cache->n_contexts == 0, "K7: %u contexts are still open", cache->n_contexts);
+    RAMET_ASSERT(cache->contexts.n_live == 0, "K7: %u contexts are still open", cache->contexts.n_live);
     RAMET_ASSERT(cache->slab.n_live == 0 && cache->nodes.n_live == 0 && cache->rows.n_live == 0,
                  "K7: %u pages, %u table nodes and %u logits rows are left", cache->slab.n_live, cache->nodes.n_live,
                  cache->rows.n_live);
@@ -47,6 +52,7 @@ void ramet_cache_destroy(ramet_cache **cache_ptr) {
     ramet_row_trim_pool(cache, 0);
     free(cache->tree.root.children);
     ramet_slab_fini(&cache->slab);
+    ramet_unmap(cache->contexts.slots, CONTEXT_BYTES);
     pthread_mutex_destroy(&cache->lock);
     free(cache);
 }
@@ -74,7 +80,7 @@ void ramet_cache_get_stats(ramet_cache *cache, ramet_engine_stats *out) {
         .pages_allocated = cache->slab.n_allocated,
         .pages_freed = cache->slab.n_freed,
         .pages_copied = cache->slab.n_copied,
-        .contexts = cache->n_contexts,
+        .contexts = cache->contexts.n_live,
         .tree_entries = cache->tree.n_entries,
         .tree_pages = cache->slab.n_held[RAMET_BY_TREE],
         .tree_bytes = ramet_tree_bytes(cache),

@@ -117,18 +117,36 @@ static ramet_status meet_context(walk *w, const ramet_context *context) {
     return RAMET_OK;
 }
 
+/* Every slot is a context or in the list of free ones. */
+static ramet_status check_free_contexts(walk *w) {
+    const ramet_context_pool *pool = &w->cache->contexts;
+    uint32_t n_free = 0;
+    for (uint32_t i = pool->free_slot; i != RAMET_NO_SLOT; i = pool->slots[i].length, n_free++) {
+        if (i >= pool->n_touched || n_free == pool->n_touched) BROKEN("K7: the list of free contexts does not end");
+        if (pool->slots[i].cache) BROKEN("K7: context %u is free and open", i);
+    }
+    if (n_free + pool->n_live != pool->n_touched)
+        BROKEN("K7: %u contexts are free and %u open, of %u", n_free, pool->n_live, pool->n_touched);
+    return RAMET_OK;
+}
+
 static ramet_status meet_roots(walk *w) {
     ramet_cache *cache = w->cache;
     uint32_t n_contexts = 0, n_entries = 0;
-    for (const ramet_context *c = cache->contexts; c; c = c->next, n_contexts++) RAMET_TRY(meet_context(w, c));
+    for (uint32_t i = 0; i < cache->contexts.n_touched; i++) {
+        const ramet_context *context = &cache->contexts.slots[i];
+        if (!context->cache) continue;
+        n_contexts++;
+        RAMET_TRY(meet_context(w, context));
+    }
     for (const ramet_entry *e = cache->tree.oldest; e; e = e->newer, n_entries++) {
         if (e->table.n_pages != ramet_pages_for(e->length, cache->options.page_tokens) || e->length == 0)
             BROKEN("K5: an entry of %u tokens has %u pages", e->length, e->table.n_pages);
         RAMET_TRY(meet_table(w, &e->table, RAMET_BY_TREE));
         meet_row(w, e->row, RAMET_BY_TREE);
     }
-    if (n_contexts != cache->n_contexts)
-        BROKEN("K7: %u contexts are listed, %u counted", n_contexts, cache->n_contexts);
+    if (n_contexts != cache->contexts.n_live)
+        BROKEN("K7: %u contexts are open, %u counted", n_contexts, cache->contexts.n_live);
     if (n_entries != cache->tree.n_entries)
         BROKEN("K6: %u entries are listed, %u counted", n_entries, cache->tree.n_entries);
     return RAMET_OK;
@@ -168,9 +186,9 @@ static ramet_status compare_counts(walk *w) {
         RAMET_TRY(compare(w, "table node", n_nodes++, &node->counts, &node->recount));
     if (n_nodes != cache->nodes.n_live || n_nodes != w->n_nodes)
         BROKEN("K1: %u table nodes are reachable, %u listed, %u counted", w->n_nodes, n_nodes, cache->nodes.n_live);
-    for (const ramet_context *c = cache->contexts; c; c = c->next) {
-        RAMET_TRY(compare_row(w, c->row));
-        RAMET_TRY(compare_row(w, c->spare_row));
+    for (uint32_t i = 0; i < cache->contexts.n_touched; i++) { /* a free one has no rows */
+        RAMET_TRY(compare_row(w, cache->contexts.slots[i].row));
+        RAMET_TRY(compare_row(w, cache->contexts.slots[i].spare_row));
     }
     for (const ramet_entry *e = cache->tree.oldest; e; e = e->newer) RAMET_TRY(compare_row(w, e->row));
     if (w->n_rows != cache->rows.n_live)
@@ -193,7 +211,7 @@ static ramet_status check_budgets(walk *w) {
     if (ramet_tree_bytes(cache) > cache->options.tree_budget_bytes)
         BROKEN("K11: the tree holds %llu bytes, its budget is %llu", (unsigned long long)ramet_tree_bytes(cache),
                (unsigned long long)cache->options.tree_budget_bytes);
-    if (!cache->contexts && !cache->tree.oldest &&
+    if (cache->contexts.n_live == 0 && !cache->tree.oldest &&
         (slab->n_live > 0 || cache->nodes.n_live > 0 || cache->rows.n_live > 0))
         BROKEN("K7: nothing is open or kept, but %u pages, %u table nodes and %u logits rows live", slab->n_live,
                cache->nodes.n_live, cache->rows.n_live);
@@ -213,19 +231,17 @@ static bool spell_same(const ramet_table *a, const ramet_table *b, uint32_t page
 }
 
 static ramet_status check_child(walk *w, const ramet_tree_node *node, size_t i) {
-    const ramet_tree_node *child = node->children[i];
+    const ramet_tree_node *child = node->children[i].node;
+    int32_t first = node->children[i].first, spelt;
     uint32_t page_tokens = w->cache->options.page_tokens;
     if (child->parent != node) BROKEN("K5: a tree node at depth %u has another parent", child->depth);
     if (child->depth <= node->depth) BROKEN("K5: an edge leads from depth %u to depth %u", node->depth, child->depth);
     if (!child->newest || child->newest->length < child->depth)
         BROKEN("K5: the newest entry below depth %u does not reach it", child->depth);
-    if (i > 0 && node->children[i - 1]->first >= child->first)
-        BROKEN("K5: siblings at depth %u begin with %d and %d", node->depth, node->children[i - 1]->first,
-               child->first);
-    int32_t first;
-    ramet_table_read_tokens(&child->newest->table, page_tokens, node->depth, 1, &first);
-    if (first != child->first)
-        BROKEN("K5: an edge at depth %u begins with %d but spells %d", node->depth, child->first, first);
+    if (i > 0 && node->children[i - 1].first >= first)
+        BROKEN("K5: siblings at depth %u begin with %d and %d", node->depth, node->children[i - 1].first, first);
+    ramet_table_read_tokens(&child->newest->table, page_tokens, node->depth, 1, &spelt);
+    if (spelt != first) BROKEN("K5: an edge at depth %u begins with %d but spells %d", node->depth, first, spelt);
     if (node->newest && !spell_same(&node->newest->table, &child->newest->table, page_tokens, node->depth))
         BROKEN("K5: two entries below depth %u do not share its prefix", node->depth);
     return RAMET_OK;
@@ -241,8 +257,8 @@ static ramet_status check_tree_node(walk *w, const ramet_tree_node *node, uint32
         BROKEN("K5: a tree node at depth %u has no entry and %zu children", node->depth, node->n_children);
     for (size_t i = 0; i < node->n_children; i++) {
         RAMET_TRY(check_child(w, node, i));
-        RAMET_TRY(check_tree_node(w, node->children[i], n_entries));
-        const ramet_entry *below = node->children[i]->newest;
+        RAMET_TRY(check_tree_node(w, node->children[i].node, n_entries));
+        const ramet_entry *below = node->children[i].node->newest;
         if (!newest || newest->last_use < below->last_use) newest = below;
     }
     if (node->parent && node->newest != newest)
@@ -267,6 +283,7 @@ static ramet_status check_tree(walk *w) {
 
 static ramet_status check_all(walk *w) {
     RAMET_TRY(check_slab(w));
+    RAMET_TRY(check_free_contexts(w));
     RAMET_TRY(meet_roots(w));
     RAMET_TRY(compare_counts(w));
     RAMET_TRY(check_tree(w));

@@ -9,36 +9,42 @@
 
 /* ---- life ---- */
 
-ramet_context *ramet_context_alloc(ramet_cache *cache) {
-    ramet_context *context = ramet_alloc(1, sizeof *context);
-    if (!context) return NULL;
+ramet_status ramet_context_take(ramet_cache *cache, ramet_context **out, ramet_error *error) {
+    ramet_context_pool *pool = &cache->contexts;
+    ramet_context *context;
+    if (pool->free_slot != RAMET_NO_SLOT) {
+        context = &pool->slots[pool->free_slot];
+        pool->free_slot = context->length;
+        context->length = 0;
+    } else if (pool->n_touched < RAMET_MAX_CONTEXTS) {
+        context = &pool->slots[pool->n_touched++];
+    } else {
+        return ramet_fail(error, RAMET_E_BUDGET, "%u contexts are open, and no more can be: close one", pool->n_live);
+    }
+    pool->n_live++;
     context->cache = cache;
-    atomic_init(&context->is_busy, false);
-    return context;
+    ramet_context_leave(context);
+    *out = context;
+    return RAMET_OK;
 }
 
-void ramet_context_link(ramet_context *context) {
-    ramet_cache *cache = context->cache;
-    context->next = cache->contexts;
-    if (cache->contexts) cache->contexts->prev = context;
-    cache->contexts = context;
-    cache->n_contexts++;
-}
-
-static void unlink_context(ramet_context *context) {
-    ramet_cache *cache = context->cache;
-    if (context->next) context->next->prev = context->prev;
-    *(context->prev ? &context->prev->next : &cache->contexts) = context->next;
-    cache->n_contexts--;
+/* Lock held. */
+static void give_context(ramet_context *context) {
+    ramet_context_pool *pool = &context->cache->contexts;
+    atomic_store_explicit(&context->is_busy, true, memory_order_relaxed);
+    context->cache = NULL;
+    context->has_logits = false;
+    context->length = pool->free_slot;
+    pool->free_slot = (uint32_t)(context - pool->slots);
+    pool->n_live--;
 }
 
 ramet_status ramet_cache_context_create(ramet_cache *cache, ramet_context **out, ramet_error *error) {
-    *out = ramet_context_alloc(cache);
-    if (!*out) return ramet_fail(error, RAMET_E_NO_MEMORY, "no memory for a context");
+    *out = NULL;
     ramet_cache_lock(cache);
-    ramet_context_link(*out);
+    ramet_status status = ramet_context_take(cache, out, error);
     ramet_cache_unlock(cache);
-    return RAMET_OK;
+    return status;
 }
 
 ramet_status ramet_context_share(ramet_context *context, ramet_context **out, ramet_error *error) {
@@ -47,18 +53,19 @@ ramet_status ramet_context_share(ramet_context *context, ramet_context **out, ra
     /* Pages made writable ahead must stay exclusive: they go. */
     RAMET_TRY(ramet_context_cut(context, context->length, error));
     ramet_cache *cache = context->cache;
-    ramet_context *fork = ramet_context_alloc(cache);
-    if (!fork) return ramet_fail(error, RAMET_E_NO_MEMORY, "no memory for a context");
+    ramet_context *fork;
     ramet_cache_lock(cache);
-    fork->table = context->table;
-    fork->length = context->length;
-    ramet_table_retain(cache, &fork->table, RAMET_BY_CONTEXTS);
-    fork->has_logits = context->has_logits;
-    if (context->has_logits) fork->row = ramet_row_retain(cache, context->row, RAMET_BY_CONTEXTS);
-    ramet_context_link(fork);
+    ramet_status status = ramet_context_take(cache, &fork, error);
+    if (status == RAMET_OK) {
+        fork->table = context->table;
+        fork->length = context->length;
+        ramet_table_retain(cache, &fork->table, RAMET_BY_CONTEXTS);
+        fork->has_logits = context->has_logits;
+        if (context->has_logits) fork->row = ramet_row_retain(cache, context->row, RAMET_BY_CONTEXTS);
+        *out = fork;
+    }
     ramet_cache_unlock(cache);
-    *out = fork;
-    return RAMET_OK;
+    return status;
 }
 
 void ramet_context_destroy(ramet_context **context_ptr) {
@@ -66,15 +73,16 @@ void ramet_context_destroy(ramet_context **context_ptr) {
     *context_ptr = NULL;
     if (!context) return;
     ramet_cache *cache = context->cache;
+    ramet_spilled spilled = {context->where, context->spilled_tokens};
     ramet_cache_lock(cache);
+    context->where = NULL;
+    context->spilled_tokens = NULL;
     ramet_table_release(cache, &context->table, RAMET_BY_CONTEXTS);
     ramet_row_release(cache, &context->row, RAMET_BY_CONTEXTS);
     ramet_row_release(cache, &context->spare_row, RAMET_BY_CONTEXTS);
-    unlink_context(context);
+    give_context(context);
     ramet_cache_unlock(cache);
-    free(context->where);
-    free(context->spilled_tokens);
-    free(context);
+    ramet_spilled_free(&spilled);
 }
 
 /* ---- one owner at a time ---- */

@@ -14,6 +14,7 @@
 #include "state/state.h"
 
 #include <pthread.h>
+#include <stdalign.h>
 #include <stdatomic.h>
 
 typedef enum ramet_holder { RAMET_BY_CONTEXTS, RAMET_BY_TREE, RAMET_HOLDERS } ramet_holder;
@@ -168,12 +169,16 @@ struct ramet_entry {
 };
 
 /* The edge into a node spells tokens [parent->depth, depth) of any entry below it; `newest` is asked. */
+typedef struct ramet_tree_child {
+    int32_t first; /* token of the edge; here, so that a search among many siblings reads this array alone */
+    ramet_tree_node *node;
+} ramet_tree_child;
+
 struct ramet_tree_node {
     ramet_tree_node *parent;    /* NULL: the root, of depth 0 and without entry and newest */
-    ramet_tree_node **children; /* ascending by `first` */
+    ramet_tree_child *children; /* ascending by `first` */
     size_t n_children, capacity;
     uint32_t depth;      /* tokens from the root to the end of the edge */
-    int32_t first;       /* first token of the edge */
     ramet_entry *entry;  /* ends here, or NULL */
     ramet_entry *newest; /* most recently used one at or below this node */
 };
@@ -190,24 +195,32 @@ uint64_t ramet_tree_bytes(const ramet_cache *cache);
 
 /* ---- context.c, cache.c ---- */
 
+/* One line of the processor's cache, so that a fork touches no neighbour. A free one stays busy: a call on a context
+ * that was closed gets E_BUSY until the slot is out again. */
 struct ramet_context {
-    ramet_cache *cache;
+    alignas(64) ramet_cache *cache; /* NULL: a free slot */
     atomic_bool is_busy;
     /* Written by the owner under the lock: the owner may read without it, others with it. */
-    ramet_table table; /* pages past the last token have been made writable ahead, and are exclusive */
-    uint32_t length;   /* tokens */
     bool has_logits;   /* `row` is of the last token; else it is kept for reuse */
+    uint32_t length;   /* tokens; of a free slot: the next free one */
+    ramet_table table; /* pages past the last token have been made writable ahead, and are exclusive */
     ramet_row *row;
     ramet_row *spare_row;    /* set aside by ramet_context_reserve_logits; ours alone */
     char *where;             /* spilled, and where to; NULL: resident */
     int32_t *spilled_tokens; /* [length] while spilled */
-    /* Under the lock: all contexts of the cache. */
-    ramet_context *prev, *next;
 };
 
-/* Lock held. A context of nothing, in no list yet; NULL: no memory. */
-ramet_context *ramet_context_alloc(ramet_cache *cache);
-void ramet_context_link(ramet_context *context);
+/* The slots of contexts: addresses are reserved, memory comes with the first use of a slot and stays. */
+enum { RAMET_MAX_CONTEXTS = 1 << 20 };
+typedef struct ramet_context_pool {
+    ramet_context *slots; /* [RAMET_MAX_CONTEXTS] */
+    uint32_t n_touched;   /* slots [0, n_touched) have been out at least once */
+    uint32_t n_live;
+    uint32_t free_slot; /* head of the list of free slots below n_touched, or RAMET_NO_SLOT */
+} ramet_context_pool;
+
+/* Lock held. A context of nothing; E_BUDGET when the last slot is out. */
+ramet_status ramet_context_take(ramet_cache *cache, ramet_context **out, ramet_error *error);
 ramet_status ramet_context_check_resident(const ramet_context *context, ramet_error *error);
 /* Lock held. The one function that copies pages; see writable.c. */
 ramet_status ramet_context_own_pages(ramet_context *context, uint32_t first, uint32_t end, ramet_error *error);
@@ -220,8 +233,7 @@ struct ramet_cache {
     ramet_node_pool nodes;
     ramet_row_pool rows;
     ramet_tree tree;
-    ramet_context *contexts;
-    uint32_t n_contexts;
+    ramet_context_pool contexts;
     uint32_t check_stamp;
 };
 

@@ -224,10 +224,14 @@ ramet_page **ramet_table_own_path(ramet_cache *cache, ramet_table *table, uint32
 
 /* ---- looking ---- */
 
-ramet_page *ramet_table_page(const ramet_table *table, uint32_t page_idx) {
+static const ramet_table_node *leaf_of(const ramet_table *table, uint32_t page_idx) {
     const ramet_table_node *node = table->root;
     while (node->height > 0) node = node->child[child_of(node, page_idx)].node;
-    return node->child[child_of(node, page_idx)].page;
+    return node;
+}
+
+ramet_page *ramet_table_page(const ramet_table *table, uint32_t page_idx) {
+    return leaf_of(table, page_idx)->child[page_idx % RAMET_FAN_OUT].page;
 }
 
 static bool is_single(const ramet_counts *counts, ramet_view view) {
@@ -255,8 +259,11 @@ uint32_t ramet_table_count_exclusive(const ramet_table *table) {
 
 uint32_t ramet_table_match(const ramet_table *table, uint32_t page_tokens, const int32_t *tokens, uint32_t from,
                            uint32_t to) {
+    const ramet_table_node *leaf = NULL;
     for (uint32_t pos = from; pos < to;) {
-        const int32_t *here = ramet_table_page(table, pos / page_tokens)->tokens + pos % page_tokens;
+        uint32_t i = pos / page_tokens % RAMET_FAN_OUT;
+        if (!leaf || i == 0) leaf = leaf_of(table, pos / page_tokens);
+        const int32_t *here = leaf->child[i].page->tokens + pos % page_tokens;
         uint32_t n = min_u32(page_tokens - pos % page_tokens, to - pos);
         if (memcmp(here, tokens + pos, n * sizeof *tokens) != 0) {
             uint32_t same = 0;

@@ -27,7 +27,7 @@ static size_t find_slot(const ramet_tree_node *node, int32_t first) {
     size_t low = 0, high = node->n_children;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        if (node->children[middle]->first < first)
+        if (node->children[middle].first < first)
             low = middle + 1;
         else
             high = middle;
@@ -37,12 +37,12 @@ static size_t find_slot(const ramet_tree_node *node, int32_t first) {
 
 static ramet_tree_node *find_child(const ramet_tree_node *node, int32_t first) {
     size_t i = find_slot(node, first);
-    return i < node->n_children && node->children[i]->first == first ? node->children[i] : NULL;
+    return i < node->n_children && node->children[i].first == first ? node->children[i].node : NULL;
 }
 
 static bool reserve_children(ramet_tree_node *node, size_t n) {
     void *children = node->children;
-    bool has_room = ramet_grow(&children, &node->capacity, n, sizeof(ramet_tree_node *));
+    bool has_room = ramet_grow(&children, &node->capacity, n, sizeof *node->children);
     node->children = children;
     return has_room;
 }
@@ -61,24 +61,30 @@ static ramet_tree_node *alloc_node(size_t n_children) {
 }
 
 /* There is room. */
-static void add_child(ramet_tree_node *node, ramet_tree_node *child) {
-    size_t i = find_slot(node, child->first);
+static void add_child(ramet_tree_node *node, int32_t first, ramet_tree_node *child) {
+    size_t i = find_slot(node, first);
     memmove(node->children + i + 1, node->children + i, (node->n_children - i) * sizeof *node->children);
-    node->children[i] = child;
+    node->children[i] = (ramet_tree_child){first, child};
     node->n_children++;
     child->parent = node;
 }
 
-static void remove_child(ramet_tree_node *node, const ramet_tree_node *child) {
-    size_t i = find_slot(node, child->first);
+static void remove_child(ramet_tree_node *node, int32_t first) {
+    size_t i = find_slot(node, first);
     node->n_children--;
     memmove(node->children + i, node->children + i + 1, (node->n_children - i) * sizeof *node->children);
 }
 
-/* Both have the same first token. */
-static void replace_child(ramet_tree_node *node, ramet_tree_node *old, ramet_tree_node *child) {
-    node->children[find_slot(node, old->first)] = child;
+static void replace_child(ramet_tree_node *node, int32_t first, ramet_tree_node *child) {
+    node->children[find_slot(node, first)].node = child;
     child->parent = node;
+}
+
+/* Token `pos` of an entry: what tells an edge that begins there from its siblings. */
+static int32_t token_at(const ramet_cache *cache, const ramet_entry *entry, uint32_t pos) {
+    int32_t token;
+    ramet_table_read_tokens(&entry->table, cache->options.page_tokens, pos, 1, &token);
+    return token;
 }
 
 /* ---- use ---- */
@@ -98,6 +104,7 @@ static void link_newest(ramet_tree *tree, ramet_entry *entry) {
 }
 
 static void touch_entry(ramet_tree *tree, ramet_entry *entry) {
+    if (entry == tree->newest) return; /* and so it is of every node above it */
     unlink_entry(tree, entry);
     link_newest(tree, entry);
 }
@@ -109,13 +116,21 @@ typedef struct place {
     uint32_t matched;
 } place;
 
+/* `same` tokens are those of `entry`, which is below the next node. It is compared as far as it goes, not edge by edge:
+ * where the way down follows it nothing is left to compare, and where the way leaves it, it does so at `same`. */
 static place find_place(ramet_cache *cache, const int32_t *tokens, uint32_t n) {
     place at = {.node = &cache->tree.root};
+    const ramet_entry *entry = NULL;
+    uint32_t same = 0;
     while (at.matched == at.node->depth && at.matched < n) {
         ramet_tree_node *child = find_child(at.node, tokens[at.matched]);
         if (!child) break;
-        uint32_t to = child->depth < n ? child->depth : n;
-        at.matched += ramet_table_match(&child->newest->table, cache->options.page_tokens, tokens, at.matched, to);
+        if (entry != child->newest) {
+            entry = child->newest;
+            uint32_t to = entry->length < n ? entry->length : n;
+            same = at.matched + ramet_table_match(&entry->table, cache->options.page_tokens, tokens, at.matched, to);
+        }
+        at.matched = child->depth < same ? child->depth : same;
         at.node = child;
     }
     return at;
@@ -125,12 +140,14 @@ ramet_status ramet_tree_match(ramet_cache *cache, const int32_t *tokens, uint32_
                               uint32_t *out_matched, ramet_error *error) {
     *out = NULL;
     *out_matched = 0;
-    ramet_context *context = ramet_context_alloc(cache);
+    ramet_context *context;
     ramet_cache_lock(cache);
-    if (!context || !ramet_table_reserve(cache, RAMET_TABLE_LEVELS)) {
+    ramet_status status = ramet_table_reserve(cache, RAMET_TABLE_LEVELS)
+                              ? ramet_context_take(cache, &context, error)
+                              : ramet_fail(error, RAMET_E_NO_MEMORY, "no memory for a page table");
+    if (status != RAMET_OK) {
         ramet_cache_unlock(cache);
-        free(context);
-        return ramet_fail(error, RAMET_E_NO_MEMORY, "no memory for a context");
+        return status;
     }
     place at = find_place(cache, tokens, n);
     if (at.matched > 0) {
@@ -142,7 +159,6 @@ ramet_status ramet_tree_match(ramet_cache *cache, const int32_t *tokens, uint32_
         if (context->has_logits) context->row = ramet_row_retain(cache, exact->row, RAMET_BY_CONTEXTS);
         touch_entry(&cache->tree, entry);
     }
-    ramet_context_link(context);
     ramet_cache_unlock(cache);
     *out = context;
     *out_matched = at.matched;
@@ -158,12 +174,11 @@ static void refresh_entry(ramet_cache *cache, ramet_entry *entry, const ramet_co
 
 /* Cuts the edge into `below` at depth `depth` by putting `mid` there. */
 static void split_edge(ramet_cache *cache, ramet_tree_node *below, ramet_tree_node *mid, uint32_t depth) {
-    mid->first = below->first;
+    ramet_tree_node *above = below->parent;
     mid->depth = depth;
     mid->newest = below->newest;
-    replace_child(below->parent, below, mid);
-    ramet_table_read_tokens(&below->newest->table, cache->options.page_tokens, depth, 1, &below->first);
-    add_child(mid, below);
+    replace_child(above, token_at(cache, below->newest, above->depth), mid);
+    add_child(mid, token_at(cache, below->newest, depth), below);
 }
 
 /* Keeps the context's tokens, all of which are in `tokens`:
@@ -193,9 +208,8 @@ static ramet_status keep_entry(ramet_context *context, const int32_t *tokens, ra
     /* 3 */
     if (splits) split_edge(cache, at.node, mid, at.matched);
     if (grows) {
-        leaf->first = tokens[at.matched];
         leaf->depth = length;
-        add_child(end, leaf);
+        add_child(end, tokens[at.matched], leaf);
         end = leaf;
     }
     end->entry = entry;
@@ -233,18 +247,17 @@ ramet_status ramet_tree_retain(ramet_context *context, ramet_error *error) {
 
 /* ---- giving up ---- */
 
-/* Takes out a node that has lost its entry, and its parent when that is left with one child and no entry of its own. */
-static void prune_node(ramet_tree_node *node) {
+/* Takes out the node that an entry has left, and its parent when that has one child now and no entry of its own. */
+static void prune_node(const ramet_cache *cache, const ramet_entry *gone) {
+    ramet_tree_node *node = gone->node, *above = node->parent;
     if (node->n_children == 0) {
-        ramet_tree_node *parent = node->parent;
-        remove_child(parent, node);
+        remove_child(above, token_at(cache, gone, above->depth));
         free_node(node);
-        node = parent;
+        node = above;
+        above = node->parent;
     }
-    if (node->parent && !node->entry && node->n_children == 1) {
-        ramet_tree_node *child = node->children[0];
-        child->first = node->first; /* its edge now begins where the node's did */
-        replace_child(node->parent, node, child);
+    if (above && !node->entry && node->n_children == 1) { /* its child's edge then begins where its own did */
+        replace_child(above, token_at(cache, gone, above->depth), node->children[0].node);
         free_node(node);
     }
 }
@@ -252,11 +265,10 @@ static void prune_node(ramet_tree_node *node) {
 static void remove_oldest(ramet_cache *cache) {
     ramet_tree *tree = &cache->tree;
     ramet_entry *entry = tree->oldest;
-    ramet_tree_node *node = entry->node;
     unlink_entry(tree, entry);
     tree->n_entries--;
-    node->entry = NULL;
-    prune_node(node);
+    entry->node->entry = NULL;
+    prune_node(cache, entry);
     ramet_table_release(cache, &entry->table, RAMET_BY_TREE);
     ramet_row_release(cache, &entry->row, RAMET_BY_TREE);
     free(entry);
