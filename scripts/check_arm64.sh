@@ -2,7 +2,8 @@
 # The bits of AArch64 are those of this machine: cross-built (preset arm64), run by qemu-user.
 #   check_arm64.sh RAMET    RAMET: the command as built for this machine
 # Proves: each NEON kernel equals its C definition; numerics_id is the committed one for c and neon, and `verify` passes; the
-# logits of the bundled model are the same file. Exit status 77: what it takes is not installed.
+# logits of the bundled model are the same file; the golden hash is that of every machine.
+# Exit status 77: what it takes is not installed.
 set -euo pipefail
 host=$(realpath "${1:?usage: check_arm64.sh RAMET}")
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -21,7 +22,7 @@ quietly() { "$@" >"$work/log" 2>&1 || { cat "$work/log"; echo "failed: $*" >&2; 
 same() { [ "$2" = "$3" ] || { echo "$1 is '$2', not '$3'" >&2; exit 1; }; }
 
 quietly cmake --preset arm64
-quietly cmake --build build/arm64 --target ramet ramet-checkkern test_engine_verify
+quietly cmake --build build/arm64 --target ramet ramet-checkkern logits_hash test_engine_verify
 ramet() { qemu-aarch64 build/arm64/ramet "$@"; }
 
 echo "== kernels"
@@ -45,3 +46,6 @@ for kv in f32 vq8 q8; do
     done
     echo "$kv: $(stat -c %s "$work/host.npy") bytes, the same here, with c and with neon"
 done
+
+echo "== golden hash"
+qemu-aarch64 build/arm64/logits_hash tests/golden/logits.sha256 --threads 2

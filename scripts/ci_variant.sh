@@ -17,7 +17,7 @@ if [ "$preset" != teeth ]; then
     exit
 fi
 
-quietly cmake --build build/teeth --target ramet
+quietly cmake --build build/teeth --target ramet logits_hash
 status=0
 report=$(build/teeth/ramet verify -m share/models/tiny-llama-kjv-q8_0.gguf) || status=$?
 printf '%s\n' "$report"
@@ -36,6 +36,13 @@ done
 if python3 -B tests/reference/check_exact.py --ramet build/teeth/ramet \
     tests/data/reference/tiny/llama-tied/llama-tied-mix-q4_1.gguf; then
     echo "teeth: check_exact.py noticed nothing" >&2
+    exit 1
+fi
+# Not one golden hash may be left, and no other failure may pass for that.
+status=0
+report=$(build/teeth/logits_hash tests/golden/logits.sha256 --threads 2) || status=$?
+if [ "$status" != 1 ] || grep 'hashes equal' <<<"$report" | grep -qv ': 0 of '; then
+    printf '%s\nteeth: logits_hash ended with %s, and some golden hash is still there\n' "$report" "$status" >&2
     exit 1
 fi
 echo "teeth: the reordered sum was noticed, by name"
