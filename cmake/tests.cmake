@@ -13,3 +13,14 @@ foreach(source ${test_sources})
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES LABELS quick TIMEOUT 900)
 endforeach()
+
+# One golden hash of all logits, whatever kernels, threads, compiler and processor make them. Also: scripts/check_golden.sh.
+add_executable(logits_hash ${PROJECT_SOURCE_DIR}/tests/golden/logits_hash.c)
+target_link_libraries(logits_hash PRIVATE ramet_engine)
+function(golden_test name label threads)
+  add_test(NAME ${name} COMMAND logits_hash tests/golden/logits.sha256 --threads ${threads}
+           WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  set_tests_properties(${name} PROPERTIES LABELS ${label} TIMEOUT 600 PROCESSORS 2)
+endfunction()
+golden_test(golden quick 3)
+golden_test(golden_threads full 1,2,8)

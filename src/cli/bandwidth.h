@@ -8,7 +8,7 @@ typedef struct ramet_bandwidth ramet_bandwidth;
 
 /* Buffers larger than the last cache, each part first touched by the thread that will use it. */
 ramet_status ramet_bandwidth_create(uint32_t threads, ramet_bandwidth **out, ramet_error *error);
-/* One pass of each. Bytes copied count once, though each is read and written. */
+/* The fastest of a few passes of each. Bytes copied count once, though each is read and written. */
 void ramet_bandwidth_measure(ramet_bandwidth *b, double *out_read_per_second, double *out_copy_per_second);
 void ramet_bandwidth_destroy(ramet_bandwidth **b);
 

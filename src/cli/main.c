@@ -37,12 +37,13 @@ static const command commands[] = {
      "Draws the tree of shared prefixes of saved contexts; of a directory, its *.ramet files.\n"
      "With -m the text of each edge is shown, otherwise its token ids. Contexts of different weights share nothing.\n",
      ramet_cmd_ctx_tree},
-    {"bench", RAMET_CMD_BENCH, 0, 0, "-m MODEL [--prompt N] [--gen N] [--forks N] [--reps N]",
+    {"bench", RAMET_CMD_BENCH, 0, 0, "-m MODEL [--prompt N] [--gen N] [--branches LIST] [--forks N] [--reps N]",
      "measure speed, beside the machine's limits",
-     "Times prefill, decode, a batch of 8 branches, fork, snapshot, restore and prefix match, on arbitrary tokens,\n"
-     "and in the same run how fast this machine reads and copies memory. The share of the limit is, for decode and\n"
-     "branches, bytes of weights and KV read per second against the read rate; for snapshot and restore, bytes of\n"
-     "the file per second against the copy rate.\n",
+     "Times load, prefill, decode, branches as one batch, fork, snapshot (into the page cache, and synced to the\n"
+     "disk), restore and prefix match, on arbitrary tokens, and in the same run how fast this machine reads and\n"
+     "copies memory. The share of the limit is, for decode and branches, what a step must read, weights and keys and\n"
+     "values, pages that branches share counted once, against the read rate; for load, snapshot and restore, bytes of\n"
+     "the file against the copy rate.\n",
      ramet_cmd_bench},
     {"verify", RAMET_CMD_VERIFY, 0, 0, "-m MODEL", "check that nothing changes the bits",
      "Runs every exactness check on this model and machine. Ends with code 3 when one fails.\n", ramet_cmd_verify},

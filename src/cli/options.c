@@ -93,6 +93,8 @@ static const option_row rows[] = {
 
     {"forks", 0, OPTION_U32, "N", "forks in the fork row", AT(bench_forks), 1, 1e6, RAMET_CMD_BENCH},
     {"prompt", 0, OPTION_U32, "N", "tokens of the prompt", AT(bench_prompt), 1, MANY, RAMET_CMD_BENCH},
+    {"branches", 0, OPTION_STRING, "LIST", "branches that decode as one batch, such as 1,8,16", AT(bench_branches), 0,
+     0, RAMET_CMD_BENCH},
     {"gen", 0, OPTION_U32, "N", "tokens to decode", AT(bench_generate), 1, MANY, RAMET_CMD_BENCH},
     {"reps", 0, OPTION_U32, "N", "repetitions; each row is the median", AT(bench_reps), 1, 1000, RAMET_CMD_BENCH},
 
@@ -122,6 +124,7 @@ void ramet_options_defaults(ramet_options *out) {
     out->bench_prompt = 2048;
     out->bench_generate = 32;
     out->bench_reps = 3;
+    out->bench_branches = "8";
     ramet_sampler_defaults(&out->sampler);
 }
 

@@ -51,6 +51,7 @@ typedef struct ramet_options {
     uint32_t window;
 
     uint32_t bench_forks, bench_prompt, bench_generate, bench_reps;
+    const char *bench_branches; /* counts, as typed */
 
     char **args; /* what is left after the options */
     size_t n_args;

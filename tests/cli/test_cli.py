@@ -569,7 +569,8 @@ class Measuring(Case):
                     "copy_bytes_per_second"):
             self.assertIn(key, r)
         rows = {row["name"]: row for row in r["rows"]}
-        self.assertEqual(list(rows), ["prefill", "decode", "branches", "fork", "snapshot", "restore", "match"])
+        self.assertEqual(list(rows), ["load", "prefill", "decode", "branches", "fork", "snapshot",
+                                      "snapshot_synced", "restore", "match"])
         self.assertEqual((rows["prefill"]["tokens"], rows["decode"]["tokens"], rows["branches"]["count"]), (48, 2, 8))
         self.assertEqual((rows["fork"]["count"], rows["fork"]["pages_allocated"]), (5, 0))
         self.assertEqual(rows["fork"]["pages_a_copy_would_need"], 5)
@@ -578,11 +579,59 @@ class Measuring(Case):
         self.assertEqual(rows["snapshot"]["bytes"], rows["restore"]["bytes"])
         for row in rows.values():
             self.assertGreater(row["nanoseconds"], 0)
+        limited = {name for name, row in rows.items() if "share_of_limit" in row}
+        self.assertEqual(limited, {"load", "decode", "branches", "snapshot", "restore"})
+
+    def shares(self, model, unread_bytes, positions):
+        """Whether decoding reads these bytes a step: the weights but `unread_bytes`, and the positions that a layer sees."""
+        r = json.loads(self.ramet(*self.SMALL, "-m", model, "--prompt", "130", "--branches", "3", "-o", "json"))
+        rows = {row["name"]: row for row in r["rows"]}
+        for name, seen in positions.items():
+            step = r["weights_bytes"] - unread_bytes + seen * r["kv_bytes_per_token"]
+            wanted = 2e9 * step / rows[name]["nanoseconds"] / r["read_bytes_per_second"]
+            self.assertAlmostEqual(rows[name]["share_of_limit"] / wanted, 1, places=6)
+
+    def test_bench_limits(self):
+        # In the middle of 2 tokens: 131 positions, of which the last 3 are a branch's own and the others shared pages.
+        self.shares(MODEL, 0, {"decode": 131, "branches": 128 + 3 * 3})
+        tiny = os.path.join(ROOT, "tests", "data", "reference", "tiny")
+        window, sliding = 32, 6 / 7  # positions, and the share of layers that see only these
+        self.shares(os.path.join(tiny, "gemma3", "gemma3-f32.gguf"), 0,
+                    {"decode": sliding * window + (1 - sliding) * 131,
+                     "branches": sliding * (window - 3 + 9) + (1 - sliding) * (128 + 9)})
+        with open(os.path.join(tiny, "llama-gqa", "reference.json"), encoding="utf-8") as file:
+            config = json.load(file)["config"]
+        table = -(-config["vocab_size"] // 16) * 16 * config["hidden_size"] * 4  # an embedding that is not the output
+        self.shares(os.path.join(tiny, "llama-gqa", "llama-gqa-f32.gguf"), table, {"decode": 131, "branches": 128 + 9})
+
+    def test_bench_branches(self):
+        r = json.loads(self.ramet(*self.SMALL, "--prompt", "64", "--branches", "1,3", "-o", "json"))
+        rows = [row for row in r["rows"] if row["name"] == "branches"]
+        self.assertEqual([(row["count"], row["tokens"]) for row in rows], [(1, 2), (3, 6)])
+        self.assertEqual([row["pages_allocated"] for row in rows], [1, 3])  # 64 shared positions, a page each for the rest
+        self.assertEqual([row["pages_a_copy_would_need"] for row in rows], [2, 6])
+        self.fails(2, "--branches: no token id", *self.SMALL, "--branches", "two")
+        self.fails(2, "from 1 to 4096, not 0", *self.SMALL, "--branches", "1,0")
+        self.fails(2, "at most 16", *self.SMALL, "--branches", ",".join("1" * 17))
+
+    def test_bench_memory(self):
+        memory = json.loads(self.ramet(*self.SMALL, "-o", "json"))["memory"]
+        self.assertEqual(memory["file_bytes"], os.path.getsize(MODEL))
+        self.assertGreater(memory["weights_bytes"], memory["file_bytes"] / 2)
+        self.assertGreaterEqual(memory["peak_bytes"], memory["resident_bytes"])
+        if os.path.exists("/proc/self/status"):  # and without the buffers that measure bandwidth, hundreds of MB
+            self.assertGreater(memory["resident_bytes"], memory["weights_bytes"] + memory["kv_bytes"])
+            self.assertLess(memory["peak_bytes"], 100 * memory["file_bytes"])
 
     def test_bench_forms(self):
         self.assertRegex(self.ramet(*self.SMALL, "-o", "md"), r"(?m)^\| decode +\|")
         self.assertRegex(self.ramet(*self.SMALL), r"(?m)^ramet .* tiny-llama.* llama .* threads")
         self.fails(2, "md.csv.json", *self.SMALL, "-o", "xml")
+        lines = self.ramet(*self.SMALL, "-o", "csv").splitlines()
+        self.assertEqual(lines[0], "name,branches,amount,unit,nanoseconds,share_of_limit")
+        self.assertRegex(lines[3], r"^decode,1,2,tokens,\d+,[0-9.e-]+$")
+        self.fails(2, "--json or -o csv", *self.SMALL, "-o", "csv", "--json")
+        json.loads(self.ramet(*self.SMALL, "-o", "json", "--json"))
 
     def test_verify(self):
         out = self.ramet("verify", "-m", MODEL)
