@@ -153,7 +153,7 @@ typedef struct ramet_engine_options {
     uint32_t page_tokens;       /* positions per page: 16..256, a power of two; 0: 64 */
     uint32_t threads;           /* 0: one per core */
     bool unbound_threads;       /* workers go where the system puts them, also when there is one for every core */
-    uint32_t chunk_tokens;      /* prefill works in chunks of this many; 0: 512. Changes no bit. */
+    uint32_t chunk_tokens;      /* prefill works in chunks of this many; 0: 256. Changes no bit. */
     uint64_t kv_budget_bytes;   /* ceiling of all pages; 0: what n_ctx needs for 16 full contexts */
     uint64_t tree_budget_bytes; /* ceiling of pages held only by the prefix tree; 0: half of the above */
     const char *kernels;        /* "c", "avx2", "avx512": this one, E_ARGUMENT without it; NULL: best this CPU has */

@@ -19,7 +19,7 @@ static ramet_status complete_options(ramet_engine_options *o, const ramet_hparam
     if (o->n_ctx > 1u << 24)
         return ramet_fail(error, RAMET_E_ARGUMENT, "context size %u is over 16,777,216 tokens", o->n_ctx);
     if (o->threads == 0) o->threads = ramet_cpu_count();
-    if (o->chunk_tokens == 0) o->chunk_tokens = 512;
+    if (o->chunk_tokens == 0) o->chunk_tokens = 256;
     o->chunk_tokens = min_u32(o->chunk_tokens, 4096);
     return RAMET_OK;
 }
@@ -54,7 +54,7 @@ static ramet_status create_parts(ramet_engine *e, ramet_error *error) {
                                  .user = e};
     RAMET_TRY(ramet_cache_create(&cache, &e->cache, error));
     e->rows_bytes = (uint64_t)RAMET_ROWS * stride * sizeof(float);
-    e->rows = ramet_map((size_t)e->rows_bytes);
+    e->rows = ramet_reserve((size_t)e->rows_bytes);
     e->spans = ramet_alloc(e->options.chunk_tokens, sizeof *e->spans);
     if (!e->rows || !e->spans) return ramet_fail(error, RAMET_E_NO_MEMORY, "no memory for the engine's buffers");
     return RAMET_OK;

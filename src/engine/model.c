@@ -175,6 +175,7 @@ static ramet_status open_parts(ramet_model *model, const char *path, const ramet
                                ramet_pool *pool, ramet_error *error) {
     RAMET_TRY(ramet_gguf_open(path, &model->gguf, error));
     RAMET_TRY(open_weights_and_vocab(model, options, pool, error));
+    ramet_gguf_forget(model->gguf);
     model->path = strdup(path);
     model->name = name_of(model->gguf, path);
     if (!model->path || !model->name) return ramet_fail(error, RAMET_E_NO_MEMORY, "no memory for the model's name");

@@ -70,7 +70,7 @@ static void lay_out(ramet_forward *f, struct cutter *c) {
     f->attn = cut(c, rows * n_q, sizeof(float));
     f->gate = cut(c, rows * f->ff_stride, sizeof(float));
     f->up = cut(c, rows * f->ff_stride, sizeof(float));
-    f->ff = cut(c, rows * h->n_ff, sizeof(float));
+    f->ff = f->ff_stride == h->n_ff ? f->gate : cut(c, rows * h->n_ff, sizeof(float)); /* in place where it is dense */
     f->projected = cut(c, rows * f->embd_stride, sizeof(float));
     f->lora_mid = cut(c, rows * f->lora_mid_stride, sizeof(float));
     f->lora_out = cut(c, rows * f->lora_out_stride, sizeof(float));
@@ -120,7 +120,7 @@ ramet_status ramet_forward_create(const ramet_weights *weights, const ramet_kern
     struct cutter measure = {0};
     lay_out(f, &measure);
     f->scratch_bytes = measure.used;
-    f->scratch = ramet_map(f->scratch_bytes);
+    f->scratch = ramet_reserve(f->scratch_bytes);
     if (!f->scratch) {
         ramet_forward_destroy(&f);
         return ramet_fail(error, RAMET_E_NO_MEMORY, "no memory for %llu MiB of scratch; use a smaller context or chunk",

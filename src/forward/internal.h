@@ -42,7 +42,7 @@ struct ramet_forward {
     float *q, *k, *v;              /* [max_tokens][q_stride | kv_stride] */
     float *attn;                   /* [max_tokens][n_heads * head_dim] */
     float *gate, *up;              /* [max_tokens][ff_stride] */
-    float *ff;                     /* [max_tokens][n_ff] */
+    float *ff;                     /* [max_tokens][n_ff]; may be gate */
     float *projected;              /* [max_tokens][embd_stride] */
     float *lora_mid, *lora_out;    /* [max_tokens][..], only with an adapter */
     uint32_t lora_mid_stride, lora_out_stride;

@@ -163,8 +163,9 @@ void ramet_gguf_forget_range(const ramet_gguf *gguf, const ramet_gguf_tensor *te
     if (part->mapped) ramet_file_map_forget(&part->map, (uint64_t)(tensor->data - part->map.data) + off, bytes);
 }
 
-void ramet_gguf_forget(const ramet_gguf *gguf, const ramet_gguf_tensor *tensor) {
-    ramet_gguf_forget_range(gguf, tensor, 0, tensor->bytes);
+void ramet_gguf_forget(const ramet_gguf *gguf) {
+    for (size_t i = 0; i < gguf->n_parts; i++)
+        if (gguf->parts[i].mapped) ramet_file_map_forget(&gguf->parts[i].map, 0, gguf->parts[i].map.bytes);
 }
 
 ramet_status ramet_gguf_digest(const ramet_gguf *gguf, uint8_t out[32], ramet_error *error) {

@@ -59,8 +59,8 @@ uint64_t ramet_gguf_n_tensors(const ramet_gguf *gguf);
 const ramet_gguf_tensor *ramet_gguf_tensor_at(const ramet_gguf *gguf, uint64_t index);
 const ramet_gguf_tensor *ramet_gguf_find(const ramet_gguf *gguf, const char *name); /* NULL: absent; O(log n) */
 const char *ramet_gguf_path(const ramet_gguf *gguf);
-/* Gives the tensor's pages back to the kernel (they are read again if touched). */
-void ramet_gguf_forget(const ramet_gguf *gguf, const ramet_gguf_tensor *tensor);
+/* Gives the file's pages back to the kernel (they are read again if touched). */
+void ramet_gguf_forget(const ramet_gguf *gguf);
 /* SHA-256 over the bytes of all parts in order. Cost: reads the files once. */
 ramet_status ramet_gguf_digest(const ramet_gguf *gguf, uint8_t out[32], ramet_error *error);
 

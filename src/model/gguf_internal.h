@@ -65,7 +65,7 @@ typedef struct gguf_tensor_type {
 } gguf_tensor_type;
 bool ramet_gguf_tensor_type(uint32_t dtype, gguf_tensor_type *out);
 
-/* ramet_gguf_forget for bytes [off, off + bytes) of the tensor. */
+/* As ramet_gguf_forget, bytes [off, off + bytes) of the tensor. */
 void ramet_gguf_forget_range(const ramet_gguf *gguf, const ramet_gguf_tensor *tensor, uint64_t off, uint64_t bytes);
 
 #endif

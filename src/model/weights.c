@@ -137,7 +137,6 @@ static ramet_status load_planned(const ramet_gguf *gguf, ramet_weights *w, const
     w->memory->region_bytes = (size_t)plan->bytes;
     place(w, plan, w->memory->region);
     RAMET_TRY(fill(gguf, w, plan, pool, error));
-    for (size_t i = 0; i < plan->n; i++) ramet_gguf_forget(gguf, plan->items[i].tensor); /* what page edges left */
     w->bytes = plan->bytes;
     w->n_params = plan->n_params;
     memcpy(w->types, plan->types, sizeof w->types);
