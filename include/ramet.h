@@ -189,11 +189,12 @@ ramet_status ramet_engine_check(ramet_engine *engine, ramet_error *error);
 
 typedef struct ramet_context ramet_context;
 
-/* An empty context. */
+/* An empty context. An engine has at most 1,048,576 open at a time, forks and matches counted: E_BUDGET. */
 ramet_status ramet_context_create(ramet_engine *engine, ramet_context **out, ramet_error *error);
 /* A context that shares everything with `context`, last logits included. O(1) in its length; no page is allocated. */
 ramet_status ramet_context_fork(ramet_context *context, ramet_context **out, ramet_error *error);
-/* E_BUSY leaves *context as it is: somebody else is inside it. */
+/* E_BUSY leaves *context as it is: somebody else is inside it, or it is a copy of a handle that was closed already (told
+ * until its place is given out again). */
 ramet_status ramet_context_close(ramet_context **context, ramet_error *error);
 
 /* Runs `tokens` after what is there: prefill and decode are this one call. Afterwards the logits are those after the

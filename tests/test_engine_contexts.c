@@ -208,6 +208,46 @@ static void a_batch_equals_its_members_alone(void **state) {
     ramet_engine_destroy(&engine);
 }
 
+/* More contexts that end in one run than one product of logits takes, and prompts among them. */
+static void a_large_batch_equals_its_members_alone(void **state) {
+    (void)state;
+    enum { N = 37, TURNS = 2 };
+    ramet_engine *engine = engine_with((ramet_engine_options){.threads = 2, .chunk_tokens = 64});
+    ramet_context *contexts[N];
+    uint32_t lengths[N] = {0};
+    for (int i = 0; i < N; i++) assert_int_equal(ramet_context_create(engine, &contexts[i], NULL), RAMET_OK);
+    for (uint32_t turn = 0; turn < TURNS; turn++) {
+        ramet_batch_item items[N];
+        for (uint32_t i = 0; i < N; i++) {
+            uint32_t n = turn == 0 && i % 12 == 5 ? 9 + i : 1;
+            items[i] = (ramet_batch_item){contexts[i], tokens + lengths[i], n};
+            lengths[i] += n;
+        }
+        assert_int_equal(ramet_batch_extend(items, N, NULL), RAMET_OK);
+        for (int i = 0; i < N; i++) assert_as_cold(contexts[i], lengths[i]);
+    }
+    for (int i = 0; i < N; i++) ramet_context_close(&contexts[i], NULL);
+    ramet_engine_destroy(&engine);
+}
+
+/* A copy of the handle, used by mistake: its slot is not out again yet. */
+static void a_closed_context_is_refused(void **state) {
+    (void)state;
+    ramet_engine *engine = engine_with((ramet_engine_options){.threads = 1});
+    ramet_context *context = context_with(engine, 3), *closed = context, *other = context_with(engine, 3);
+    assert_int_equal(ramet_context_close(&context, NULL), RAMET_OK);
+    assert_int_equal(ramet_context_extend(closed, tokens, 1, NULL), RAMET_E_BUSY);
+    assert_int_equal(ramet_context_fork(closed, &context, NULL), RAMET_E_BUSY);
+    for (int first = 0; first < 2; first++) {
+        ramet_batch_item items[2] = {{first ? other : closed, tokens, 1}, {first ? closed : other, tokens, 1}};
+        assert_int_equal(ramet_batch_extend(items, 2, NULL), RAMET_E_BUSY);
+    }
+    assert_int_equal(ramet_context_close(&closed, NULL), RAMET_E_BUSY);
+    assert_as_cold(other, 3);
+    ramet_context_close(&other, NULL);
+    ramet_engine_destroy(&engine);
+}
+
 /* Branches of one prefix read its pages together; then they part, at page boundaries and in between. */
 static void branches_in_a_batch_equal_themselves_alone(void **state) {
     (void)state;
@@ -485,6 +525,8 @@ int main(void) {
         cmocka_unit_test(parts_threads_and_chunks_change_no_bit),
         cmocka_unit_test(sync_runs_only_what_differs),
         cmocka_unit_test(a_batch_equals_its_members_alone),
+        cmocka_unit_test(a_large_batch_equals_its_members_alone),
+        cmocka_unit_test(a_closed_context_is_refused),
         cmocka_unit_test(branches_in_a_batch_equal_themselves_alone),
         cmocka_unit_test(refusals_change_nothing),
         cmocka_unit_test(the_tree_finds_the_longest_prefix),

@@ -171,17 +171,18 @@ ramet_status ramet_context_extend_rows(ramet_context *context, const int32_t *to
 
 ramet_status ramet_batch_extend(const ramet_batch_item *items, size_t n_items, ramet_error *error) {
     if (n_items == 0) return RAMET_OK;
-    ramet_engine *e = ramet_engine_of(items[0].context);
     struct progress few[FEW_ITEMS], *more = n_items > FEW_ITEMS ? ramet_alloc(n_items, sizeof *more) : NULL;
     struct progress *progress = n_items > FEW_ITEMS ? more : few;
     if (!progress) return ramet_fail(error, RAMET_E_NO_MEMORY, "no memory for a batch of %zu", n_items);
+    ramet_engine *e = NULL; /* asked of contexts that are entered: a closed one has none */
     ramet_status status = RAMET_OK;
     size_t entered = 0;
-    for (; entered < n_items; entered++) {
-        if (ramet_engine_of(items[entered].context) != e)
-            status = ramet_fail(error, RAMET_E_ARGUMENT, "contexts of different engines in one batch");
-        if (status == RAMET_OK) status = ramet_engine_enter(items[entered].context, error);
+    while (entered < n_items && status == RAMET_OK) {
+        status = ramet_engine_enter(items[entered].context, error);
         if (status != RAMET_OK) break;
+        ramet_engine *its = ramet_engine_of(items[entered++].context);
+        if (!e) e = its;
+        if (its != e) status = ramet_fail(error, RAMET_E_ARGUMENT, "contexts of different engines in one batch");
     }
     if (status == RAMET_OK) status = run_items(e, items, n_items, progress, NULL, error);
     while (entered-- > 0) ramet_context_leave(items[entered].context);
