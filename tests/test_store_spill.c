@@ -1,6 +1,8 @@
 /* test_store_spill.c - K9: spilled means no pages, and reads back exactly; a lost file is an error, not wrong rows. */
 #include "test_store_fixture.h"
 
+#include "base/temporary.h"
+
 static const shape shapes[] = {
     {RAMET_KV_F32, 2, 2, 16}, {RAMET_KV_F16, 1, 3, 40}, {RAMET_KV_VQ8, 2, 1, 64}, {RAMET_KV_Q8, 1, 2, 48}};
 
@@ -209,6 +211,31 @@ static void test_closing_a_spilled_context(void **state) {
     close_world(&w);
 }
 
+/* A process that a signal ends takes its spill files along; one that is back in memory leaves the list. */
+static void test_a_spill_file_is_temporary(void **state) {
+    (void)state;
+    world w;
+    open_world(&w, shapes[0], 16, 512, 16);
+    content c = make_content(&w.layout, 40);
+    ramet_context *context = make_context(&w, &c);
+    assert_ok(spill(&w, context, directory, error));
+    char *path = strdup(ramet_context_where(context));
+    assert_non_null(path);
+    assert_non_null(ramet_temporary_find(path));
+    assert_ok(unspill(&w, context, error));
+    assert_null(ramet_temporary_find(path));
+    free(path);
+    assert_ok(spill(&w, context, directory, error));
+    ramet_temporary_remove_all();
+    assert_int_equal(count_files(), 0);
+    assert_status(RAMET_E_NOT_FOUND, unspill(&w, context, NULL));
+    assert_ok(ramet_context_enter(context, error));
+    ramet_store_forget_spill(context);
+    ramet_context_destroy(&context);
+    free_content(&c);
+    close_world(&w);
+}
+
 int main(int argc, char **argv) {
     seed_from(argc, argv);
     const struct CMUnitTest tests[] = {
@@ -218,6 +245,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_case_32_spill_fails),
         cmocka_unit_test(test_over_budget_stays_spilled),
         cmocka_unit_test(test_closing_a_spilled_context),
+        cmocka_unit_test(test_a_spill_file_is_temporary),
     };
     return cmocka_run_group_tests(tests, make_directory, remove_directory);
 }

@@ -51,6 +51,14 @@ ramet_temporary *ramet_temporary_add(const char *path) {
     return t;
 }
 
+ramet_temporary *ramet_temporary_find(const char *path) {
+    pthread_mutex_lock(&mutex);
+    ramet_temporary *t = atomic_load_explicit(&list, memory_order_relaxed);
+    while (t && !(t->is_taken && strcmp(t->path, path) == 0)) t = t->next;
+    pthread_mutex_unlock(&mutex);
+    return t;
+}
+
 void ramet_temporary_forget(ramet_temporary *t) {
     if (!t) return;
     atomic_store_explicit(&t->live, false, memory_order_release);

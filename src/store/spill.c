@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include "base/hash.h"
 #include "base/memory.h"
+#include "base/temporary.h"
 #include "store/content.h"
 
 #include <errno.h>
@@ -28,6 +29,11 @@ static ramet_status name_spill(const char *directory, char **out, ramet_error *e
     return RAMET_OK;
 }
 
+static void remove_spill(const char *path) {
+    unlink(path);
+    ramet_temporary_forget(ramet_temporary_find(path));
+}
+
 /* Worthless once this process is gone, so it need not outlive a crash of the machine. */
 static const ramet_snapshot_options spill_options = {.skip_sync = true};
 
@@ -36,11 +42,10 @@ ramet_status ramet_store_spill(ramet_context *context, const ramet_snapshot_iden
     if (ramet_context_where(context)) return RAMET_OK;
     char *path = NULL;
     RAMET_TRY(name_spill(directory, &path, error));
+    ramet_temporary_add(path);
     ramet_status status = ramet_store_save(context, identity, &spill_options, path, crew, NULL, error);
-    if (status == RAMET_OK) {
-        status = ramet_context_drop(context, path, error);
-        if (status != RAMET_OK) unlink(path);
-    }
+    if (status == RAMET_OK) status = ramet_context_drop(context, path, error);
+    if (status != RAMET_OK) remove_spill(path);
     free(path);
     return status;
 }
@@ -94,7 +99,7 @@ ramet_status ramet_store_unspill(ramet_context *context, const ramet_snapshot_id
         status = unspill_from(context, identity, &reader, crew, error);
         ramet_snapshot_reader_close(&reader);
     }
-    if (status == RAMET_OK) unlink(path);
+    if (status == RAMET_OK) remove_spill(path);
     if (is_lost(status)) ramet_fail_prefix(error, status, "a spilled context is lost");
     free(path);
     return status;
@@ -102,5 +107,5 @@ ramet_status ramet_store_unspill(ramet_context *context, const ramet_snapshot_id
 
 void ramet_store_forget_spill(const ramet_context *context) {
     const char *path = ramet_context_where(context);
-    if (path) unlink(path);
+    if (path) remove_spill(path);
 }
