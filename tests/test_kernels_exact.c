@@ -164,9 +164,19 @@ typedef struct attention {
 static void attend(const ramet_kernels *table, attention *a, uint32_t first, uint32_t n) {
     for (uint32_t i = first; i < first + n; ++i) a->m[i] = -INFINITY, a->l[i] = 0.0f;
     memset(a->o + first * DIM, 0, n * DIM * sizeof(float));
-    const ramet_attend_args args = {
-        a->q + first * DIM, a->k,         a->v,         SEGMENT,           DIM, n, SEGMENT, DIM, a->lo + first,
-        a->hi + first,      a->m + first, a->l + first, a->o + first * DIM};
+    const ramet_attend_args args = {.q = a->q + first * DIM,
+                                    .k = a->k,
+                                    .v = a->v,
+                                    .k_stride = SEGMENT,
+                                    .v_stride = DIM,
+                                    .n_q = n,
+                                    .n = SEGMENT,
+                                    .head_dim = DIM,
+                                    .lo = a->lo + first,
+                                    .hi = a->hi + first,
+                                    .m = a->m + first,
+                                    .l = a->l + first,
+                                    .o = a->o + first * DIM};
     table->attend(&args);
 }
 

@@ -233,7 +233,8 @@ static void attend_segments(uint32_t first, uint32_t last, uint32_t lo, uint32_t
         const uint32_t start = s * SEGMENT, end = start + SEGMENT;
         const uint8_t from = (uint8_t)(lo < start ? 0 : lo > end ? SEGMENT : lo - start);
         const uint8_t to = (uint8_t)(hi < start ? 0 : hi > end ? SEGMENT : hi - start);
-        const ramet_attend_args args = {q, k[s], v + start * DIM, SEGMENT, DIM, 1, SEGMENT, DIM, &from, &to, m, l, o};
+        const ramet_attend_args args = {q,    k[s], v + start * DIM, SEGMENT, DIM, 1, SEGMENT, DIM, &from, &to, m, l, o,
+                                        NULL, NULL};
         kernels.attend(&args);
     }
 }

@@ -30,7 +30,7 @@ static void draw_state(rng *r, uint32_t n_q, uint32_t head_dim, float *m, float 
 
 static void run_attend(const kernel_case *self, rng *r, const ramet_kernels *table, record *out) {
     (void)self;
-    const uint32_t n_q = rng_between(r, 1, 9), n = rng_below(r, 3) ? SEGMENT : rng_between(r, 1, SEGMENT);
+    const uint32_t n_q = rng_between(r, 1, 15), n = rng_below(r, 3) ? SEGMENT : rng_between(r, 1, SEGMENT);
     const uint32_t head_dim = draw_head_dim(r);
     const size_t k_stride = n + rng_below(r, 5), v_stride = head_dim + rng_below(r, 5);
     const size_t n_k = (head_dim - 1) * k_stride + n, n_v = (n - 1) * v_stride + head_dim;
@@ -48,7 +48,9 @@ static void run_attend(const kernel_case *self, rng *r, const ramet_kernels *tab
         if (p < first || p >= last) {
             for (uint32_t d = 0; d < head_dim; ++d) k[d * k_stride + p] = v[p * v_stride + d] = NAN;
         }
-    ramet_attend_args args = {q, k, v, k_stride, v_stride, n_q, n, head_dim, lo, hi, m, l, o};
+    const bool ahead = rng_next(r) & 1; /* whatever lies there is fetched at most */
+    ramet_attend_args args = {q, k, v, k_stride,         v_stride,        n_q, n, head_dim, lo, hi,
+                              m, l, o, ahead ? k : NULL, ahead ? v : NULL};
     table->attend(&args);
     record_floats(out, m, n_q);
     record_floats(out, l, n_q);
@@ -148,8 +150,8 @@ typedef struct attend_bench {
 
 static void call_attend(void *user) {
     attend_bench *b = user;
-    const ramet_attend_args args = {b->q,      b->k,  b->v,  SEGMENT, BENCH_DIM, BENCH_QUERIES, SEGMENT,
-                                    BENCH_DIM, b->lo, b->hi, b->m,    b->l,      b->o};
+    const ramet_attend_args args = {b->q,  b->k,  b->v, SEGMENT, BENCH_DIM, BENCH_QUERIES, SEGMENT, BENCH_DIM,
+                                    b->lo, b->hi, b->m, b->l,    b->o,      NULL,          NULL};
     const ramet_kernels *t = b->table;
     switch (b->self->offset) {
     case offsetof(ramet_kernels, attend): t->attend(&args); break;

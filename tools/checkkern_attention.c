@@ -25,16 +25,23 @@ typedef struct walk {
     uint8_t *lo, *hi;
 } walk;
 
+/* Where a head's segment lies in pages that hold it whole. */
+static void point_into_page(const walk *w, uint32_t head, uint32_t pos, const float **k, const float **v) {
+    const ramet_kv_layout *l = &w->layout;
+    const uint8_t *page = w->pages[pos / l->page_tokens];
+    const uint32_t slot = pos % l->page_tokens;
+    *k = (const float *)(const void *)(page + ramet_kv_k_off(l, head / HEADS, head % HEADS)) + slot;
+    *v = (const float *)(const void *)(page + ramet_kv_v_off(l, head / HEADS, head % HEADS)) + (size_t)slot * DIM;
+}
+
 /* As forward/attention.c does: into a page that holds the segment, else into tiles. */
 static void load_pages(const walk *w, uint32_t head, uint32_t pos, ramet_attend_args *args) {
     const ramet_kv_layout *l = &w->layout;
     const uint32_t layer = head / HEADS, kv_head = head % HEADS;
     if (l->page_tokens >= SEGMENT) {
-        const uint8_t *page = w->pages[pos / l->page_tokens];
-        const uint32_t slot = pos % l->page_tokens;
-        args->k = (const float *)(const void *)(page + ramet_kv_k_off(l, layer, kv_head)) + slot;
-        args->v = (const float *)(const void *)(page + ramet_kv_v_off(l, layer, kv_head)) + (size_t)slot * DIM;
         args->k_stride = l->page_tokens;
+        point_into_page(w, head, pos, &args->k, &args->v);
+        if (pos + SEGMENT < w->n) point_into_page(w, head, pos + SEGMENT, &args->next_k, &args->next_v);
         return;
     }
     for (uint32_t done = 0; done < SEGMENT; done += l->page_tokens) {
@@ -53,12 +60,15 @@ static void walk_all(void *user) {
         memset(w->o, 0, (size_t)w->n_q * DIM * sizeof *w->o);
         for (uint32_t pos = 0; pos < w->n; pos += w->segment) {
             const float *at = w->flat ? w->flat + 2 * ((size_t)head * w->n + pos) * DIM : NULL;
-            ramet_attend_args args = {w->q, at,    at,    w->segment, DIM,  w->n_q, w->segment,
-                                      DIM,  w->lo, w->hi, w->m,       w->l, w->o};
-            if (w->flat)
-                args.v = at + w->segment * DIM;
-            else
+            ramet_attend_args args = {w->q,  at,    at,   w->segment, DIM,  w->n_q, w->segment, DIM,
+                                      w->lo, w->hi, w->m, w->l,       w->o, NULL,   NULL};
+            if (!w->flat) {
                 load_pages(w, head, pos, &args);
+            } else {
+                args.v = at + w->segment * DIM;
+                if (pos + w->segment < w->n)
+                    args.next_k = args.v + w->segment * DIM, args.next_v = args.next_k + w->segment * DIM;
+            }
             w->table->attend(&args);
         }
     }
@@ -112,7 +122,7 @@ static void bench_pages(const ramet_kernels *table, uint32_t page_tokens) {
         paged.pages[i] = paged.pages[j];
         paged.pages[j] = (uint8_t *)page_memory + i * paged.layout.page_bytes;
     }
-    for (uint32_t n_q = 3; n_q <= MAX_QUERIES; n_q *= 64) {
+    for (uint32_t n_q = 3; n_q <= MAX_QUERIES; n_q *= 8) {
         double best[2];
         race(&flat, &paged, n_q, best);
         printf("%s, pages of %2u, %3u queries of %u positions: flat %.2f ms, pages %.2f ms: pages cost %+.1f %%\n",

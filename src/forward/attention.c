@@ -67,22 +67,40 @@ static void gather_queries(const ramet_forward *f, uint32_t block, uint32_t head
     }
 }
 
+/* Whether attention reads segments where they lie. */
+static bool is_in_place(const ramet_kv_layout *l) {
+    return l->page_tokens >= RAMET_SEGMENT && l->k_code == RAMET_KV_CODE_F32;
+}
+
+static void point_into_page(const struct view *v, ramet_context *context, uint32_t head, uint32_t pos,
+                            const float **out_k, const float **out_v) {
+    const ramet_kv_layout *l = v->f->layout;
+    const uint8_t *page = ramet_context_page_read(context, pos);
+    uint32_t slot = pos % l->page_tokens;
+    *out_k = (const float *)(const void *)(page + ramet_kv_k_off(l, v->layer, head)) + slot;
+    *out_v = (const float *)(const void *)(page + ramet_kv_v_off(l, v->layer, head)) + (size_t)slot * l->head_dim;
+}
+
+/* Tells the kernel where a row that comes next reads, if it reads there in place. */
+static void point_ahead(const struct view *v, uint32_t row, uint32_t head, uint32_t segment, ramet_attend_args *args) {
+    bool is_seen = segment <= v->f->row_pos[row] && begin_of_row(v, row) < segment + RAMET_SEGMENT;
+    if (is_seen && is_in_place(v->f->layout))
+        point_into_page(v, context_of(v->f, row), head, segment, &args->next_k, &args->next_v);
+}
+
 /* Points k and v at positions [pos, pos + n) of one segment: into the page where it lies there as float32, else into tiles. */
 static void load_segment(const struct view *v, ramet_context *context, uint32_t head, uint32_t pos, uint32_t n,
                          const ramet_attend_scratch *s, ramet_attend_args *args) {
     const ramet_kv_layout *l = v->f->layout;
-    uint32_t slot = pos % l->page_tokens;
-    if (l->page_tokens >= RAMET_SEGMENT && l->k_code == RAMET_KV_CODE_F32) {
-        const uint8_t *page = ramet_context_page_read(context, pos);
-        args->k = (const float *)(const void *)(page + ramet_kv_k_off(l, v->layer, head)) + slot;
+    args->v_stride = l->head_dim;
+    if (is_in_place(l)) {
         args->k_stride = l->page_tokens;
-        args->v = (const float *)(const void *)(page + ramet_kv_v_off(l, v->layer, head)) + (size_t)slot * l->head_dim;
-        args->v_stride = l->head_dim;
+        point_into_page(v, context, head, pos, &args->k, &args->v);
         return;
     }
     for (uint32_t done = 0; done < n;) {
         const uint8_t *page = ramet_context_page_read(context, pos + done);
-        slot = (pos + done) % l->page_tokens;
+        uint32_t slot = (pos + done) % l->page_tokens;
         uint32_t take = min_u32(n - done, l->page_tokens - slot);
         v->f->kernels->kv_read_k(l, page, v->layer, head, slot, take, s->k_tile + done, RAMET_SEGMENT);
         v->f->kernels->kv_read_v(l, page, v->layer, head, slot, take, s->v_tile + (size_t)done * l->head_dim);
@@ -91,7 +109,6 @@ static void load_segment(const struct view *v, ramet_context *context, uint32_t 
     args->k = s->k_tile;
     args->k_stride = RAMET_SEGMENT;
     args->v = s->v_tile;
-    args->v_stride = l->head_dim;
 }
 
 /* Whether two rows' contexts have the same pages at a segment that both see to its end; where a row ends inside, its last page is
@@ -161,6 +178,10 @@ static void attend_part(const struct view *v, uint32_t block, uint32_t head, uin
             args.n = mark_visible(v, row + done, n, segment, s);
             if (args.n == 0) continue;
             load_segment(v, context_of(f, row + done), head, segment, args.n, s, &args);
+            if (done + n < n_rows)
+                point_ahead(v, row + done + n, head, segment, &args);
+            else
+                point_ahead(v, row, head, segment + RAMET_SEGMENT, &args);
             f->kernels->attend(&args);
         }
     }

@@ -18,15 +18,23 @@
 #define CHAINS 1
 #endif
 
-enum { SEGMENT = 64 * CHAINS, MAX_VECTORS = 8 };
+enum { SEGMENT = 64 * CHAINS, MAX_VECTORS = 8, LINE = 16 /* floats of a cache line */ };
 
 ALWAYS_INLINE uint32_t chains_of(uint32_t queries, uint32_t vectors) {
     return queries * vectors < 8 ? CHAINS : 1;
 }
 
-/* s[i][first ..]: scores of `vectors` vectors of positions for `queries` queries from q on. One vector may be partial. */
+/* The next segment reaches the L2 cache while this one is worked on: tile t fetches line t of each row. One tile leaves no time
+ * for that: it waits for memory already, and fetching ahead slows it down by a tenth. */
+ALWAYS_INLINE const float *line_ahead(const ramet_attend_args *args, const float *next, uint32_t i, uint32_t row) {
+    const uint32_t line = i / MAX_QUERIES * LINE;
+    return next && args->n_q > MAX_QUERIES && line < row ? next + line : NULL;
+}
+
+/* s[i][first ..]: scores of `vectors` vectors of positions for `queries` queries from q on. One vector may be partial.
+ * ahead: the line to fetch of the next segment's first row, or NULL. */
 ALWAYS_INLINE void score_tile(const ramet_attend_args *args, const float *q, uint32_t queries, uint32_t first,
-                              uint32_t vectors, float s[][SEGMENT]) {
+                              uint32_t vectors, const float *ahead, float s[][SEGMENT]) {
     const float *k = args->k + first;
     const uint32_t left = args->n - first;
     const uint32_t chains = chains_of(queries, vectors);
@@ -37,6 +45,7 @@ ALWAYS_INLINE void score_tile(const ramet_attend_args *args, const float *q, uin
         for (uint32_t j = 0; j < vectors; ++j) acc[i / queries][i % queries][j] = FSET1(0.0f);
     }
     for (uint32_t d = 0; d < args->head_dim; d += chains) {
+        if (ahead) __builtin_prefetch(ahead + d * args->k_stride, 0, 2);
         UNROLL
         for (uint32_t c = 0; c < chains; ++c, k += args->k_stride) {
             FVEC row[MAX_VECTORS];
@@ -60,13 +69,14 @@ ALWAYS_INLINE void score_tile(const ramet_attend_args *args, const float *q, uin
 
 /* Scores of positions [lo, hi), and of those that share a vector with them. */
 ALWAYS_INLINE void score_positions(const ramet_attend_args *args, const float *q, uint32_t queries, uint32_t lo,
-                                   uint32_t hi, float s[][SEGMENT]) {
+                                   uint32_t hi, const float *ahead, float s[][SEGMENT]) {
     const uint32_t wide = widest_tile(queries), narrow = wide / 2;
     uint32_t p = lo / FLANES * FLANES;
     const uint32_t end = hi + FLANES - 1 < args->n ? hi + FLANES - 1 : args->n;
-    for (; p + wide * FLANES <= end; p += wide * FLANES) score_tile(args, q, queries, p, wide, s);
-    for (; p + narrow * FLANES <= end; p += narrow * FLANES) score_tile(args, q, queries, p, narrow, s);
-    for (; p < hi; p += FLANES) score_tile(args, q, queries, p, 1, s);
+    for (; p + wide * FLANES <= end; p += wide * FLANES)
+        score_tile(args, q, queries, p, wide, p == 0 ? ahead : NULL, s);
+    for (; p + narrow * FLANES <= end; p += narrow * FLANES) score_tile(args, q, queries, p, narrow, NULL, s);
+    for (; p < hi; p += FLANES) score_tile(args, q, queries, p, 1, NULL, s);
 }
 
 /* The largest visible score. `whole`: every position is visible. */
@@ -121,7 +131,7 @@ ALWAYS_INLINE void weigh_queries(const ramet_attend_args *args, uint32_t i, uint
 
 /* o[i][d ..] = o * a[i], then + w * v over positions [lo, hi), for `vectors` vectors of dimensions. One may be partial. */
 ALWAYS_INLINE void value_tile(const ramet_attend_args *args, float *o, const float *a, uint32_t queries, uint32_t d,
-                              uint32_t vectors, uint32_t lo, uint32_t hi, float s[][SEGMENT]) {
+                              uint32_t vectors, uint32_t lo, uint32_t hi, const float *ahead, float s[][SEGMENT]) {
     const uint32_t left = args->head_dim - d;
     const uint32_t chains = chains_of(queries, vectors);
     FVEC acc[CHAINS][MAX_QUERIES][MAX_VECTORS];
@@ -136,6 +146,7 @@ ALWAYS_INLINE void value_tile(const ramet_attend_args *args, float *o, const flo
     }
     const float *v = args->v + lo * args->v_stride + d;
     for (uint32_t p = lo; p < hi; p += chains) {
+        if (ahead) __builtin_prefetch(ahead + p * args->v_stride, 0, 2);
         UNROLL
         for (uint32_t c = 0; c < chains; ++c, v += args->v_stride) {
             FVEC row[MAX_VECTORS];
@@ -164,19 +175,21 @@ ALWAYS_INLINE void value_tile(const ramet_attend_args *args, float *o, const flo
 }
 
 ALWAYS_INLINE void add_values(const ramet_attend_args *args, float *o, const float *a, uint32_t queries, uint32_t lo,
-                              uint32_t hi, float s[][SEGMENT]) {
+                              uint32_t hi, const float *ahead, float s[][SEGMENT]) {
     const uint32_t wide = widest_tile(queries), narrow = wide / 2, head_dim = args->head_dim;
     uint32_t d = 0;
-    for (; d + wide * FLANES <= head_dim; d += wide * FLANES) value_tile(args, o, a, queries, d, wide, lo, hi, s);
-    for (; d + narrow * FLANES <= head_dim; d += narrow * FLANES) value_tile(args, o, a, queries, d, narrow, lo, hi, s);
-    for (; d < head_dim; d += FLANES) value_tile(args, o, a, queries, d, 1, lo, hi, s);
+    for (; d + wide * FLANES <= head_dim; d += wide * FLANES)
+        value_tile(args, o, a, queries, d, wide, lo, hi, d == 0 ? ahead : NULL, s);
+    for (; d + narrow * FLANES <= head_dim; d += narrow * FLANES)
+        value_tile(args, o, a, queries, d, narrow, lo, hi, NULL, s);
+    for (; d < head_dim; d += FLANES) value_tile(args, o, a, queries, d, 1, lo, hi, NULL, s);
 }
 
 /* The same for one query of a tile over positions that the others may not see; afterwards its factor is spent. */
 static void add_values_alone(const ramet_attend_args *args, float *o, float *a, uint32_t lo, uint32_t hi,
                              float s[][SEGMENT]) {
     if (lo >= hi) return;
-    add_values(args, o, a, 1, lo, hi, s);
+    add_values(args, o, a, 1, lo, hi, NULL, s);
     *a = 1.0f;
 }
 
@@ -192,14 +205,14 @@ ALWAYS_INLINE void attend_queries(const ramet_attend_args *args, uint32_t i, uin
 
     const size_t head_dim = args->head_dim;
     float s[MAX_QUERIES][SEGMENT], a[FLANES], *o = args->o + i * head_dim;
-    score_positions(args, args->q + i * head_dim, queries, first, end, s);
+    score_positions(args, args->q + i * head_dim, queries, first, end, line_ahead(args, args->next_k, i, SEGMENT), s);
     if (all_lo == 0 && all_hi == SEGMENT)
         weigh_queries(args, i, queries, true, s, a);
     else
         weigh_queries(args, i, queries, false, s, a);
     for (uint32_t j = 0; first < all_lo && j < queries; ++j)
         add_values_alone(args, o + j * head_dim, &a[j], lo[j], hi[j] < all_lo ? hi[j] : all_lo, s + j);
-    add_values(args, o, a, queries, all_lo, all_hi, s);
+    add_values(args, o, a, queries, all_lo, all_hi, line_ahead(args, args->next_v, i, args->head_dim), s);
     for (uint32_t j = 0; all_hi < end && j < queries; ++j) {
         a[j] = 1.0f;
         add_values_alone(args, o + j * head_dim, &a[j], all_hi, hi[j], s + j);

@@ -71,6 +71,7 @@ typedef struct ramet_attend_args {
     uint32_t n_q, n, head_dim;
     const uint8_t *lo, *hi; /* 0..64 */
     float *m, *l, *o;
+    const float *next_k, *next_v; /* the segment that follows, same strides: a kernel may fetch it meanwhile; or NULL */
 } ramet_attend_args;
 
 typedef struct ramet_kernels {
