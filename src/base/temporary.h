@@ -11,7 +11,7 @@ typedef struct ramet_temporary ramet_temporary;
 /* Registers a path (copied). NULL when there is no memory: it would merely be left behind. Any thread. */
 ramet_temporary *ramet_temporary_add(const char *path);
 ramet_temporary *ramet_temporary_find(const char *path); /* NULL: not registered; O(registered) */
-void ramet_temporary_forget(ramet_temporary *t); /* NULL does nothing */
+void ramet_temporary_forget(ramet_temporary *t);         /* NULL does nothing */
 /* Removes all that is registered, files before directories. Async-signal-safe; for a process that is about to end. */
 void ramet_temporary_remove_all(void);
 
