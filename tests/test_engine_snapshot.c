@@ -8,6 +8,8 @@
 
 #include <cmocka.h>
 
+#include "support/assert_ok.h"
+
 #include "ramet.h"
 
 #include <pthread.h>
@@ -24,13 +26,6 @@ static ramet_engine *engine;
 static uint32_t n_vocab;
 static int32_t tokens[N];
 static char directory[64], path[96];
-
-#define assert_ok(expression)                                                                                          \
-    do {                                                                                                               \
-        ramet_error error_ = {0};                                                                                      \
-        ramet_error *const error = &error_;                                                                            \
-        if ((expression) != RAMET_OK) fail_msg("%s: %s", #expression, error_.message);                                 \
-    } while (0)
 
 static int open_engine(void **state) {
     (void)state;

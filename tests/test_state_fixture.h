@@ -12,6 +12,8 @@
 
 #include <cmocka.h>
 
+#include "support/assert_ok.h"
+
 #include "state/internal.h"
 
 #include <stdio.h>
@@ -19,13 +21,6 @@
 #include <string.h>
 
 enum { POSITION_BYTES = 8, N_VOCAB = 4 };
-
-#define assert_ok(expression)                                                                                          \
-    do {                                                                                                               \
-        ramet_error error_ = {0};                                                                                      \
-        ramet_error *const error = &error_;                                                                            \
-        if ((expression) != RAMET_OK) fail_msg("%s: %s", #expression, error_.message);                                 \
-    } while (0)
 
 #define assert_fails(wanted, expression)                                                                               \
     do {                                                                                                               \

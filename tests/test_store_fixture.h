@@ -15,6 +15,8 @@
 
 #include <cmocka.h>
 
+#include "support/assert_ok.h"
+
 #include "base/hash.h"
 #include "base/memory.h"
 #include "base/pool.h"
@@ -54,13 +56,6 @@ static inline void seed_from(int argc, char **argv) {
     printf("seed %llu; replay: %s %llu\n", (unsigned long long)seed, argv[0], (unsigned long long)seed);
     rng_state = seed * 2 + 1;
 }
-
-#define assert_ok(expression)                                                                                          \
-    do {                                                                                                               \
-        ramet_error error_ = {0};                                                                                      \
-        ramet_error *const error = &error_;                                                                            \
-        if ((expression) != RAMET_OK) fail_msg("%s: %s", #expression, error_.message);                                 \
-    } while (0)
 
 #define assert_status(expected, actual) assert_string_equal(ramet_status_name(expected), ramet_status_name(actual))
 

@@ -20,6 +20,12 @@ static ramet_status unspill(const world *w, ramet_context *context, ramet_error 
     return status;
 }
 
+static void close_spilled(ramet_context **context) {
+    assert_ok(ramet_context_enter(*context, error));
+    ramet_store_forget_spill(*context);
+    ramet_context_destroy(context);
+}
+
 static uint64_t live_pages(const world *w) {
     ramet_engine_stats stats;
     ramet_cache_get_stats(w->cache, &stats);
@@ -200,9 +206,7 @@ static void test_closing_a_spilled_context(void **state) {
     ramet_context *context = make_context(&w, &c);
     assert_ok(spill(&w, context, directory, error));
     assert_int_equal(count_files(), 1);
-    assert_ok(ramet_context_enter(context, error));
-    ramet_store_forget_spill(context);
-    ramet_context_destroy(&context);
+    close_spilled(&context);
     assert_int_equal(count_files(), 0);
     context = make_context(&w, &c);
     ramet_store_forget_spill(context); /* resident: nothing */
@@ -229,9 +233,7 @@ static void test_a_spill_file_is_temporary(void **state) {
     ramet_temporary_remove_all();
     assert_int_equal(count_files(), 0);
     assert_status(RAMET_E_NOT_FOUND, unspill(&w, context, NULL));
-    assert_ok(ramet_context_enter(context, error));
-    ramet_store_forget_spill(context);
-    ramet_context_destroy(&context);
+    close_spilled(&context);
     free_content(&c);
     close_world(&w);
 }

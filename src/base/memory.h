@@ -15,6 +15,13 @@ static inline bool ramet_mul_u64(uint64_t a, uint64_t b, uint64_t *out) {
     return !__builtin_mul_overflow(a, b, out);
 }
 
+static inline uint32_t ramet_min_u32(uint32_t a, uint32_t b) {
+    return a < b ? a : b;
+}
+static inline uint32_t ramet_max_u32(uint32_t a, uint32_t b) {
+    return a > b ? a : b;
+}
+
 /* Zeroed memory for n elements; NULL when n * size overflows or there is none. n = 0 gives a unique pointer. Free with free. */
 void *ramet_alloc(size_t n, size_t size);
 /* Grows an array to hold at least `need` elements, doubling; false leaves everything as it was. */

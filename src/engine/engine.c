@@ -5,22 +5,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-static uint32_t min_u32(uint32_t a, uint32_t b) {
-    return a < b ? a : b;
-}
-
 /* The cheap defaults; the budgets need the layout and come after it. */
 static ramet_status complete_options(ramet_engine_options *o, const ramet_hparams *h, ramet_error *error) {
     if (o->page_tokens == 0) o->page_tokens = 64;
     if (o->page_tokens < 16 || o->page_tokens > 256 || (o->page_tokens & (o->page_tokens - 1)) != 0)
         return ramet_fail(error, RAMET_E_ARGUMENT, "page size must be 16, 32, 64, 128 or 256 tokens, not %u",
                           o->page_tokens);
-    if (o->n_ctx == 0) o->n_ctx = min_u32(h->n_ctx_train ? h->n_ctx_train : 2048, 8192);
+    if (o->n_ctx == 0) o->n_ctx = ramet_min_u32(h->n_ctx_train ? h->n_ctx_train : 2048, 8192);
     if (o->n_ctx > 1u << 24)
         return ramet_fail(error, RAMET_E_ARGUMENT, "context size %u is over 16,777,216 tokens", o->n_ctx);
     if (o->threads == 0) o->threads = ramet_cpu_count();
     if (o->chunk_tokens == 0) o->chunk_tokens = 256;
-    o->chunk_tokens = min_u32(o->chunk_tokens, 4096);
+    o->chunk_tokens = ramet_min_u32(o->chunk_tokens, 4096);
     return RAMET_OK;
 }
 

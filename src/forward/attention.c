@@ -5,6 +5,7 @@
  * contexts may share a block: neighbours that reach the same page read it together, so that branches of one prefix cost one
  * reading of it. When there are fewer rows than the threads need, each part becomes a job of its own. None of this changes a
  * bit: a row's state depends on no other row, a part's on no other part. */
+#include "base/memory.h"
 #include "forward/internal.h"
 
 #include <math.h>
@@ -24,19 +25,12 @@ static uint32_t head_of(const ramet_forward *f, uint32_t item) {
     return item / f->n_blocks;
 }
 
-static uint32_t min_u32(uint32_t a, uint32_t b) {
-    return a < b ? a : b;
-}
-static uint32_t max_u32(uint32_t a, uint32_t b) {
-    return a > b ? a : b;
-}
-
 static uint32_t first_row(const ramet_forward *f, uint32_t block) {
     return block * f->block_rows;
 }
 
 static uint32_t rows_of(const ramet_forward *f, uint32_t block) {
-    return min_u32(f->block_rows, f->n_rows - first_row(f, block));
+    return ramet_min_u32(f->block_rows, f->n_rows - first_row(f, block));
 }
 
 static ramet_context *context_of(const ramet_forward *f, uint32_t row) {
@@ -54,8 +48,8 @@ static void range_of(const struct view *v, uint32_t block, uint32_t *out_begin, 
     *out_begin = UINT32_MAX;
     *out_end = 0;
     for (uint32_t row = first_row(v->f, block), i = 0; i < rows_of(v->f, block); row++, i++) {
-        *out_begin = min_u32(*out_begin, begin_of_row(v, row));
-        *out_end = max_u32(*out_end, v->f->row_pos[row] + 1);
+        *out_begin = ramet_min_u32(*out_begin, begin_of_row(v, row));
+        *out_end = ramet_max_u32(*out_end, v->f->row_pos[row] + 1);
     }
 }
 
@@ -101,7 +95,7 @@ static void load_segment(const struct view *v, ramet_context *context, uint32_t 
     for (uint32_t done = 0; done < n;) {
         const uint8_t *page = ramet_context_page_read(context, pos + done);
         uint32_t slot = (pos + done) % l->page_tokens;
-        uint32_t take = min_u32(n - done, l->page_tokens - slot);
+        uint32_t take = ramet_min_u32(n - done, l->page_tokens - slot);
         v->f->kernels->kv_read_k(l, page, v->layer, head, slot, take, s->k_tile + done, RAMET_SEGMENT);
         v->f->kernels->kv_read_v(l, page, v->layer, head, slot, take, s->v_tile + (size_t)done * l->head_dim);
         done += take;
@@ -115,7 +109,7 @@ static void load_segment(const struct view *v, ramet_context *context, uint32_t 
  * its own. */
 static bool shares_segment(const ramet_forward *f, uint32_t row, uint32_t other, uint32_t segment) {
     uint32_t end = segment + RAMET_SEGMENT;
-    if (min_u32(f->row_pos[row], f->row_pos[other]) + 1 < end) return false;
+    if (ramet_min_u32(f->row_pos[row], f->row_pos[other]) + 1 < end) return false;
     for (uint32_t pos = segment; pos < end; pos += f->layout->page_tokens)
         if (ramet_context_page_read(context_of(f, row), pos) != ramet_context_page_read(context_of(f, other), pos))
             return false;
@@ -128,11 +122,11 @@ static uint32_t mark_visible(const struct view *v, uint32_t row, uint32_t n_rows
     uint32_t group = v->f->group, n = 0;
     for (uint32_t t = 0; t < n_rows; t++) {
         uint32_t pos = v->f->row_pos[row + t], first = begin_of_row(v, row + t);
-        uint32_t lo = first > segment ? min_u32(first - segment, RAMET_SEGMENT) : 0;
-        uint32_t hi = pos + 1 > segment ? min_u32(pos + 1 - segment, RAMET_SEGMENT) : 0;
+        uint32_t lo = first > segment ? ramet_min_u32(first - segment, RAMET_SEGMENT) : 0;
+        uint32_t hi = pos + 1 > segment ? ramet_min_u32(pos + 1 - segment, RAMET_SEGMENT) : 0;
         memset(s->lo + (size_t)t * group, (int)lo, group);
         memset(s->hi + (size_t)t * group, (int)hi, group);
-        if (lo < hi) n = max_u32(n, hi);
+        if (lo < hi) n = ramet_max_u32(n, hi);
     }
     return n;
 }
@@ -161,8 +155,8 @@ static void attend_part(const struct view *v, uint32_t block, uint32_t head, uin
     uint32_t dim = f->layout->head_dim, row = first_row(f, block), n_rows = rows_of(f, block), begin, end;
     clear_state(m, l, o, n_rows * f->group, dim);
     range_of(v, block, &begin, &end);
-    end = min_u32((part + 1) * RAMET_PART, end);
-    uint32_t segment = max_u32(part * RAMET_PART, begin) / RAMET_SEGMENT * RAMET_SEGMENT;
+    end = ramet_min_u32((part + 1) * RAMET_PART, end);
+    uint32_t segment = ramet_max_u32(part * RAMET_PART, begin) / RAMET_SEGMENT * RAMET_SEGMENT;
     for (; segment < end; segment += RAMET_SEGMENT) {
         for (uint32_t done = 0, n; done < n_rows; done += n) {
             n = count_same(f, row + done, n_rows - done, segment);
@@ -258,7 +252,7 @@ static void join_split(void *user, uint32_t item, uint32_t worker) {
 void ramet_forward_attention(ramet_forward *f, uint32_t layer, uint32_t window) {
     struct view v = {.f = f, .layer = layer, .window = window, .parts = 1};
     uint32_t items = f->n_blocks * f->layout->n_kv_heads;
-    for (uint32_t row = 0; row < f->n_rows; row++) v.parts = max_u32(v.parts, f->row_pos[row] / RAMET_PART + 1);
+    for (uint32_t row = 0; row < f->n_rows; row++) v.parts = ramet_max_u32(v.parts, f->row_pos[row] / RAMET_PART + 1);
     bool is_split = v.parts > 1 && f->block_rows == 1 && items < 2 * ramet_pool_threads(f->pool);
     if (!is_split) {
         ramet_pool_run(f->pool, items, run_whole, &v);

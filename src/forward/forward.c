@@ -19,14 +19,10 @@ static void *cut(struct cutter *c, uint64_t n, uint64_t size) {
     return at;
 }
 
-static uint32_t max_u32(uint32_t a, uint32_t b) {
-    return a > b ? a : b;
-}
-
 static void visit_matrix(ramet_forward *f, const ramet_matrix *m) {
     if (!m->lora_a) return;
-    f->lora_mid_stride = max_u32(f->lora_mid_stride, ramet_round16(m->lora_a->n_rows));
-    f->lora_out_stride = max_u32(f->lora_out_stride, ramet_round16(m->n_rows));
+    f->lora_mid_stride = ramet_max_u32(f->lora_mid_stride, ramet_round16(m->lora_a->n_rows));
+    f->lora_out_stride = ramet_max_u32(f->lora_out_stride, ramet_round16(m->n_rows));
 }
 
 static void measure_adapters(ramet_forward *f) {
@@ -59,7 +55,7 @@ static void lay_out_worker(ramet_forward *f, struct cutter *c, ramet_attend_scra
 static void lay_out(ramet_forward *f, struct cutter *c) {
     const ramet_hparams *h = &f->weights->hparams;
     uint64_t rows = f->max_tokens, pairs = h->n_rot / 2;
-    uint32_t n_q = h->n_heads * h->head_dim, max_k = max_u32(max_u32(h->n_embd, h->n_ff), n_q);
+    uint32_t n_q = h->n_heads * h->head_dim, max_k = ramet_max_u32(ramet_max_u32(h->n_embd, h->n_ff), n_q);
     f->row_span = cut(c, rows, sizeof(uint32_t));
     f->row_pos = cut(c, rows, sizeof(uint32_t));
     f->hidden = cut(c, rows * h->n_embd, sizeof(float));
@@ -108,7 +104,7 @@ ramet_status ramet_forward_create(const ramet_weights *weights, const ramet_kern
     f->max_tokens = max_tokens;
     f->max_parts = (n_ctx + RAMET_PART - 1) / RAMET_PART;
     f->group = h->n_heads / h->n_kv_heads;
-    f->max_block_rows = max_u32(RAMET_QUERY_BLOCK / f->group, 1);
+    f->max_block_rows = ramet_max_u32(RAMET_QUERY_BLOCK / f->group, 1);
     if (f->max_block_rows > max_tokens) f->max_block_rows = max_tokens;
     f->q_stride = ramet_round16(h->n_heads * h->head_dim);
     f->kv_stride = ramet_round16(h->n_kv_heads * h->head_dim);

@@ -4,6 +4,10 @@
 
 #include "kernels/kernels.h"
 
+/* The types of weights. */
+#define RAMET_FLOAT_TYPES(X) X(F32) X(F16) X(BF16)
+#define RAMET_BLOCK_TYPES(X) X(Q4_0) X(Q4_1) X(Q5_0) X(Q5_1) X(Q8_0) X(Q2_K) X(Q3_K) X(Q4_K) X(Q5_K) X(Q6_K)
+
 /* The definitions: every entry, whatever RAMET_TEETH says. */
 void ramet_kernels_fill_c(ramet_kernels *table);
 /* Its parts. */

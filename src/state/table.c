@@ -9,6 +9,7 @@
  * path that others can reach and changes the copy in place from then on. Nodes come from a pool that is filled before
  * anything changes. Owns nodes, their counts (K1) and the propagation of holds. Refuses to know bytes, tokens' meaning
  * and budgets. */
+#include "base/memory.h"
 #include "state/internal.h"
 
 #include <stdlib.h>
@@ -131,10 +132,6 @@ static uint32_t span_of(uint32_t height) {
 static uint32_t child_of(const ramet_table_node *node, uint32_t page_idx) {
     return page_idx / span_of(node->height) % RAMET_FAN_OUT;
 }
-static uint32_t min_u32(uint32_t a, uint32_t b) {
-    return a < b ? a : b;
-}
-
 uint32_t ramet_table_path_nodes(const ramet_table *table, uint32_t first, uint32_t end) {
     uint32_t n = 0, last = end - 1, top = (table->n_pages > end ? table->n_pages : end) - 1;
     do { /* a level per turn, leaves first */
@@ -161,7 +158,7 @@ static ramet_table_node *take_prefix(ramet_cache *cache, ramet_table_node *node,
         retain_child(cut, last);
     else
         cut->child[last].node =
-            take_prefix(cache, node->child[last].node, min_u32(have - last * span, span), n - last * span);
+            take_prefix(cache, node->child[last].node, ramet_min_u32(have - last * span, span), n - last * span);
     return cut;
 }
 
@@ -171,7 +168,7 @@ ramet_table ramet_table_prefix(ramet_cache *cache, const ramet_table *table, uin
     ramet_table_node *top = table->root;
     uint32_t have = table->n_pages;
     for (; n_pages <= span_of(top->height) && top->height > 0; top = top->child[0].node) /* as low as n_pages allows */
-        have = min_u32(have, span_of(top->height));
+        have = ramet_min_u32(have, span_of(top->height));
     prefix.root = take_prefix(cache, top, have, n_pages);
     hold_node(cache, prefix.root, holder);
     return prefix;
@@ -264,7 +261,7 @@ uint32_t ramet_table_match(const ramet_table *table, uint32_t page_tokens, const
         uint32_t i = pos / page_tokens % RAMET_FAN_OUT;
         if (!leaf || i == 0) leaf = leaf_of(table, pos / page_tokens);
         const int32_t *here = leaf->child[i].page->tokens + pos % page_tokens;
-        uint32_t n = min_u32(page_tokens - pos % page_tokens, to - pos);
+        uint32_t n = ramet_min_u32(page_tokens - pos % page_tokens, to - pos);
         if (memcmp(here, tokens + pos, n * sizeof *tokens) != 0) {
             uint32_t same = 0;
             while (here[same] == tokens[pos + same]) same++;
@@ -277,7 +274,7 @@ uint32_t ramet_table_match(const ramet_table *table, uint32_t page_tokens, const
 
 void ramet_table_read_tokens(const ramet_table *table, uint32_t page_tokens, uint32_t from, uint32_t n, int32_t *out) {
     for (uint32_t pos = from; pos < from + n;) {
-        uint32_t run = min_u32(page_tokens - pos % page_tokens, from + n - pos);
+        uint32_t run = ramet_min_u32(page_tokens - pos % page_tokens, from + n - pos);
         const ramet_page *page = ramet_table_page(table, pos / page_tokens);
         memcpy(out + (pos - from), page->tokens + pos % page_tokens, run * sizeof *out);
         pos += run;

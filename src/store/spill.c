@@ -1,31 +1,22 @@
 /* spill.c - see snapshot.h: a spilled context is a snapshot file that its context alone knows, and zero pages (K9).
  * The file is removed once the context is back, not before. */
 #define _GNU_SOURCE
-#include "base/hash.h"
 #include "base/memory.h"
 #include "base/temporary.h"
 #include "store/content.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 /* The name says nothing about the content: no two spills meet, whoever shares the directory. */
 static ramet_status name_spill(const char *directory, char **out, ramet_error *error) {
-    uint8_t noise[16];
-    char hex[33];
-    ssize_t got;
-    do got = getrandom(noise, sizeof noise, 0);
-    while (got < 0 && errno == EINTR);
-    if (got != (ssize_t)sizeof noise) return ramet_fail_errno(error, "cannot name a spill file");
-    ramet_hex(noise, sizeof noise, hex);
-    size_t bytes = strlen(directory) + sizeof "/spill-.ramet" + sizeof hex;
+    unsigned long long noise[2] = {ramet_noise(), ramet_noise()};
+    size_t bytes = strlen(directory) + sizeof "/spill-.ramet" + 32;
     *out = ramet_alloc(bytes, 1);
     if (!*out) return ramet_fail(error, RAMET_E_NO_MEMORY, "no memory to spill");
-    snprintf(*out, bytes, "%s/spill-%s.ramet", directory, hex);
+    snprintf(*out, bytes, "%s/spill-%016llx%016llx.ramet", directory, noise[0], noise[1]);
     return RAMET_OK;
 }
 

@@ -97,9 +97,6 @@ static void multiply_floats(ramet_dtype dtype, bool backward, const uint8_t *pan
     }
 }
 
-#define FLOAT_MAP(X) X(F32) X(F16) X(BF16)
-#define BLOCK_MAP(X) X(Q4_0) X(Q4_1) X(Q5_0) X(Q5_1) X(Q8_0) X(Q2_K) X(Q3_K) X(Q4_K) X(Q5_K) X(Q6_K)
-
 /* Function names `name`_`type` for both families and both directions. */
 #define MATMUL_DEFINE(name, type, multiply, backward)                                                                  \
     static void name##_##type(const uint8_t *panel, const ramet_acts *acts, uint32_t col, uint32_t n_cols, float *out, \
@@ -112,17 +109,17 @@ static void multiply_floats(ramet_dtype dtype, bool backward, const uint8_t *pan
 #define BLOCK_DEFINE(type)                                                                                             \
     MATMUL_DEFINE(matmul, type, multiply_blocks, false)                                                                \
     MATMUL_DEFINE(backward, type, multiply_blocks, n_cols > 1)
-FLOAT_MAP(FLOAT_DEFINE)
-BLOCK_MAP(BLOCK_DEFINE)
+RAMET_FLOAT_TYPES(FLOAT_DEFINE)
+RAMET_BLOCK_TYPES(BLOCK_DEFINE)
 
 void ramet_matmul_fill_backward(ramet_kernels *table) {
 #define BACKWARD_FILL(type) table->matmul[RAMET_##type] = backward_##type, table->matmul_pair[RAMET_##type] = NULL;
-    FLOAT_MAP(BACKWARD_FILL)
-    BLOCK_MAP(BACKWARD_FILL)
+    RAMET_FLOAT_TYPES(BACKWARD_FILL)
+    RAMET_BLOCK_TYPES(BACKWARD_FILL)
 }
 
 void ramet_matmul_fill_c(ramet_kernels *table) {
 #define MATMUL_FILL(type) table->matmul[RAMET_##type] = matmul_##type;
-    FLOAT_MAP(MATMUL_FILL)
-    BLOCK_MAP(MATMUL_FILL)
+    RAMET_FLOAT_TYPES(MATMUL_FILL)
+    RAMET_BLOCK_TYPES(MATMUL_FILL)
 }

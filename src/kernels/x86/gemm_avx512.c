@@ -275,9 +275,6 @@ ALWAYS_INLINE void multiply_floats(ramet_dtype type, const uint8_t *panels, cons
     }
 }
 
-#define FLOAT_MAP(X) X(F32) X(F16) X(BF16)
-#define BLOCK_MAP(X) X(Q4_0) X(Q4_1) X(Q5_0) X(Q5_1) X(Q8_0) X(Q2_K) X(Q3_K) X(Q4_K) X(Q5_K) X(Q6_K)
-
 #define GEMM_DEFINE(type, multiply)                                                                                    \
     static void gemm_##type(const uint8_t *panels, const ramet_acts *acts, uint32_t col, uint32_t n_cols, float *out,  \
                             size_t out_stride) {                                                                       \
@@ -285,12 +282,12 @@ ALWAYS_INLINE void multiply_floats(ramet_dtype type, const uint8_t *panels, cons
     }
 #define FLOAT_DEFINE(type) GEMM_DEFINE(type, multiply_floats)
 #define BLOCK_DEFINE(type) GEMM_DEFINE(type, multiply_blocks)
-FLOAT_MAP(FLOAT_DEFINE)
-BLOCK_MAP(BLOCK_DEFINE)
+RAMET_FLOAT_TYPES(FLOAT_DEFINE)
+RAMET_BLOCK_TYPES(BLOCK_DEFINE)
 
 void ramet_gemm_fill_avx512(ramet_kernels *table) {
 #define GEMM_FILL(type) table->matmul_pair[RAMET_##type] = gemm_##type;
-    FLOAT_MAP(GEMM_FILL)
-    BLOCK_MAP(GEMM_FILL)
+    RAMET_FLOAT_TYPES(GEMM_FILL)
+    RAMET_BLOCK_TYPES(GEMM_FILL)
 }
 #endif

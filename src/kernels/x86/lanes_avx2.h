@@ -4,6 +4,7 @@
 
 #include "kernels/inline.h"
 #include "kernels/tables.h"
+#include "kernels/x86/tree8.h"
 
 #include <immintrin.h>
 
@@ -50,9 +51,7 @@ ALWAYS_INLINE void store_some(float *p, size_t n, __m256 v) {
 #define DEFINE_TREE16(op)                                                                                              \
     ALWAYS_INLINE float tree16_##op(const __m256 t[2]) {                                                               \
         const __m256 t8 = _mm256_##op##_ps(t[0], t[1]);                                                                \
-        const __m128 t4 = _mm_##op##_ps(_mm256_castps256_ps128(t8), _mm256_extractf128_ps(t8, 1));                     \
-        const __m128 t2 = _mm_##op##_ps(t4, _mm_movehl_ps(t4, t4));                                                    \
-        return _mm_cvtss_f32(_mm_##op##_ss(t2, _mm_movehdup_ps(t2)));                                                  \
+        return tree8_##op(t8);                                                                                         \
     }
 DEFINE_TREE16(add)
 DEFINE_TREE16(max)

@@ -129,37 +129,11 @@ ALWAYS_INLINE void multiply_floats(ramet_dtype type, const uint8_t *panel, const
     store_columns(acc, columns, out, out_stride);
 }
 
-/* ---- one function per type; a tile is compiled for each constant width */
-
-ALWAYS_INLINE void multiply_tile(ramet_dtype type, const uint8_t *panel, const ramet_acts *acts, uint32_t col,
-                                 uint32_t columns, float *out, size_t out_stride) {
-    if (type == RAMET_F32 || type == RAMET_F16 || type == RAMET_BF16)
-        multiply_floats(type, panel, acts, col, columns, out, out_stride);
-    else
-        multiply_blocks(type, panel, acts, col, columns, out, out_stride);
-}
-
-#define MATMUL_MAP(X)                                                                                                  \
-    X(F32) X(F16) X(BF16) X(Q4_0) X(Q4_1) X(Q5_0) X(Q5_1) X(Q8_0) X(Q2_K) X(Q3_K) X(Q4_K) X(Q5_K) X(Q6_K)
-
-#define MATMUL_DEFINE(type)                                                                                            \
-    static void matmul_##type(const uint8_t *panel, const ramet_acts *acts, uint32_t col, uint32_t n_cols, float *out, \
-                              size_t stride) {                                                                         \
-        uint32_t c = 0;                                                                                                \
-        for (; n_cols - c >= 8; c += 8)                                                                                \
-            multiply_tile(RAMET_##type, panel, acts, col + c, 8, out + c * stride, stride);                            \
-        for (; n_cols - c >= 4; c += 4)                                                                                \
-            multiply_tile(RAMET_##type, panel, acts, col + c, 4, out + c * stride, stride);                            \
-        for (; n_cols - c >= 2; c += 2)                                                                                \
-            multiply_tile(RAMET_##type, panel, acts, col + c, 2, out + c * stride, stride);                            \
-        for (; n_cols - c >= 1; c += 1)                                                                                \
-            multiply_tile(RAMET_##type, panel, acts, col + c, 1, out + c * stride, stride);                            \
-    }
-MATMUL_MAP(MATMUL_DEFINE)
+#define TILE_WIDTHS(X) X(8) X(4) X(2) X(1)
+#include "kernels/matmul_tiles.h"
 
 void ramet_matmul_fill_avx512(ramet_kernels *table) {
-#define MATMUL_FILL(type) table->matmul[RAMET_##type] = matmul_##type;
-    MATMUL_MAP(MATMUL_FILL)
+    fill_matmul(table);
     ramet_gemm_fill_avx512(table);
 }
 #endif
