@@ -3,6 +3,7 @@
  * few row vectors per block of 32; the tiles that then pass over it know no type any more. The chain of an output goes on
  * from chunk to chunk through `out`, which rounds nothing. Owns that blocking; the order of the sums is kernels.h's. */
 #if defined(__x86_64__)
+#include "kernels/x86/gemm.h"
 #include "kernels/x86/rows_avx512.h"
 
 enum { PANELS = 2, CHUNK_BLOCKS = 16, CHUNK_FLOATS = 128, MAX_PLAIN = 6, MAX_SCALED = 4, MAX_FLOAT = 12 };
@@ -208,12 +209,6 @@ static const tile_fn float_tiles[] = {NULL, TILES_12(float, TILE_NAME)};
 
 /* ---- all columns */
 
-/* What to take of `left` next, at most `max` at a time: as few pieces as possible, as even as possible. */
-ALWAYS_INLINE uint32_t even_piece(uint32_t left, uint32_t max) {
-    const uint32_t n_pieces = (left + max - 1) / max;
-    return (left + n_pieces - 1) / n_pieces;
-}
-
 ALWAYS_INLINE void fill_start(ramet_dtype type, uint32_t columns, tile *t) {
     const uint32_t per_block = has_run_scales(type) ? 2 : 1;
     const int32_t offset = quant_offset(type), *sums = has_run_scales(type) ? t->acts->sum16 : t->acts->sum32;
@@ -222,10 +217,6 @@ ALWAYS_INLINE void fill_start(ramet_dtype type, uint32_t columns, tile *t) {
         const int32_t *from = sums + per_block * (t->at + c * (t->acts->n_k / 32));
         for (uint32_t i = 0; i < per_block * t->n; ++i) t->start[c][i] = -offset * from[i];
     }
-}
-
-static void clear_out(uint32_t n_cols, float *out, size_t out_stride) {
-    for (uint32_t c = 0; c < n_cols; ++c) memset(out + c * out_stride, 0, PANELS * RAMET_LANES * sizeof *out);
 }
 
 ALWAYS_INLINE void multiply_blocks(ramet_dtype type, const uint8_t *panels, const ramet_acts *acts, uint32_t col,
@@ -238,7 +229,7 @@ ALWAYS_INLINE void multiply_blocks(ramet_dtype type, const uint8_t *panels, cons
                                        : offset_tiles;
     tile t; /* large: not cleared */
     t.acts = acts, t.out_stride = out_stride;
-    clear_out(n_cols, out, out_stride);
+    clear_out(PANELS * RAMET_LANES, n_cols, out, out_stride);
     for (uint32_t first = 0; first < n_blocks; first += t.n) {
         t.n = halves * even_piece((n_blocks - first) / halves, CHUNK_BLOCKS / halves);
         for (uint32_t p = 0; p < PANELS; ++p)
@@ -259,7 +250,7 @@ ALWAYS_INLINE void multiply_floats(ramet_dtype type, const uint8_t *panels, cons
     const uint32_t bytes = type == RAMET_F32 ? 64 : 32;
     tile t; /* large: not cleared */
     t.acts = acts, t.out_stride = out_stride;
-    clear_out(n_cols, out, out_stride);
+    clear_out(PANELS * RAMET_LANES, n_cols, out, out_stride);
     for (uint32_t first = 0; first < acts->n_k; first += t.n) {
         t.n = even_piece(acts->n_k - first, CHUNK_FLOATS);
         for (uint32_t p = 0; p < PANELS; ++p)
