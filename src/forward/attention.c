@@ -1,10 +1,11 @@
 /* attention.c - every query row against the positions that its context holds, through pages.
  *
  * The order is fixed by position alone: segments of 64 aligned to absolute position, ascending, inside parts of 1,024; parts are
- * merged in ascending order. A job is a block of query rows and one kv head (its whole group of query heads). Rows of several
- * contexts may share a block: neighbours that reach the same page read it together, so that branches of one prefix cost one
- * reading of it. When there are fewer rows than the threads need, each part becomes a job of its own. None of this changes a
- * bit: a row's state depends on no other row, a part's on no other part. */
+ * merged in ascending order. What there is to do are pairs of a kv head (its whole group of query heads) and a row, head by
+ * head; a job is an equal share of them, and its rows of one head are a block. Rows of several contexts may be in a block:
+ * neighbours that reach the same page read it together, so that branches of one prefix cost one reading of it. When there are
+ * fewer pairs than the threads need, each part becomes a job of its own. None of this changes a bit: a row's state depends on
+ * no other row, a part's on no other part. */
 #include "base/memory.h"
 #include "forward/internal.h"
 
@@ -14,24 +15,14 @@
 struct view {
     ramet_forward *f;
     uint32_t layer, window;
-    uint32_t parts; /* in the split form: parts per item */
+    uint32_t n_shares;
+    uint32_t parts; /* in the split form: parts per pair */
 };
 
-/* An item is a block and a kv head; a head's blocks come one after the other and find its pages in a cache. */
-static uint32_t block_of(const ramet_forward *f, uint32_t item) {
-    return item % f->n_blocks;
-}
-static uint32_t head_of(const ramet_forward *f, uint32_t item) {
-    return item / f->n_blocks;
-}
-
-static uint32_t first_row(const ramet_forward *f, uint32_t block) {
-    return block * f->block_rows;
-}
-
-static uint32_t rows_of(const ramet_forward *f, uint32_t block) {
-    return ramet_min_u32(f->block_rows, f->n_rows - first_row(f, block));
-}
+/* Rows [row, row + n_rows) of the run and the queries of one kv head. */
+struct block {
+    uint32_t head, row, n_rows;
+};
 
 static ramet_context *context_of(const ramet_forward *f, uint32_t row) {
     return f->spans[f->row_span[row]].context;
@@ -44,19 +35,19 @@ static uint32_t begin_of_row(const struct view *v, uint32_t row) {
 }
 
 /* What the rows of a block see, together: positions [*out_begin, *out_end). */
-static void range_of(const struct view *v, uint32_t block, uint32_t *out_begin, uint32_t *out_end) {
+static void range_of(const struct view *v, struct block b, uint32_t *out_begin, uint32_t *out_end) {
     *out_begin = UINT32_MAX;
     *out_end = 0;
-    for (uint32_t row = first_row(v->f, block), i = 0; i < rows_of(v->f, block); row++, i++) {
+    for (uint32_t row = b.row; row < b.row + b.n_rows; row++) {
         *out_begin = ramet_min_u32(*out_begin, begin_of_row(v, row));
         *out_end = ramet_max_u32(*out_end, v->f->row_pos[row] + 1);
     }
 }
 
-static void gather_queries(const ramet_forward *f, uint32_t block, uint32_t head, float *q) {
+static void gather_queries(const ramet_forward *f, struct block b, float *q) {
     size_t dim = f->layout->head_dim;
-    for (uint32_t t = 0; t < rows_of(f, block); t++) {
-        const float *row = f->q + (size_t)(first_row(f, block) + t) * f->q_stride + (size_t)head * f->group * dim;
+    for (uint32_t t = 0; t < b.n_rows; t++) {
+        const float *row = f->q + (size_t)(b.row + t) * f->q_stride + (size_t)b.head * f->group * dim;
         memcpy(q + (size_t)t * f->group * dim, row, f->group * dim * sizeof *q); /* a kv head's queries lie together */
     }
 }
@@ -149,17 +140,18 @@ static void clear_state(float *m, float *l, float *o, uint32_t n_q, uint32_t dim
 }
 
 /* The state of one part for all queries of a block, into (m, l, o). The queries are in s->q. */
-static void attend_part(const struct view *v, uint32_t block, uint32_t head, uint32_t part, ramet_attend_scratch *s,
-                        float *m, float *l, float *o) {
-    ramet_forward *f = v->f;
-    uint32_t dim = f->layout->head_dim, row = first_row(f, block), n_rows = rows_of(f, block), begin, end;
-    clear_state(m, l, o, n_rows * f->group, dim);
-    range_of(v, block, &begin, &end);
+static void attend_part(const struct view *v, struct block b, uint32_t part, ramet_attend_scratch *s, float *m,
+                        float *l, float *o) {
+    const ramet_forward *f = v->f;
+    uint32_t dim = f->layout->head_dim, begin, end;
+    clear_state(m, l, o, b.n_rows * f->group, dim);
+    range_of(v, b, &begin, &end);
     end = ramet_min_u32((part + 1) * RAMET_PART, end);
     uint32_t segment = ramet_max_u32(part * RAMET_PART, begin) / RAMET_SEGMENT * RAMET_SEGMENT;
     for (; segment < end; segment += RAMET_SEGMENT) {
-        for (uint32_t done = 0, n; done < n_rows; done += n) {
-            n = count_same(f, row + done, n_rows - done, segment);
+        for (uint32_t done = 0, n; done < b.n_rows; done += n) {
+            uint32_t row = b.row + done;
+            n = count_same(f, row, b.n_rows - done, segment);
             size_t q = (size_t)done * f->group;
             ramet_attend_args args = {.q = s->q + q * dim,
                                       .n_q = n * f->group,
@@ -169,13 +161,13 @@ static void attend_part(const struct view *v, uint32_t block, uint32_t head, uin
                                       .m = m + q,
                                       .l = l + q,
                                       .o = o + q * dim};
-            args.n = mark_visible(v, row + done, n, segment, s);
+            args.n = mark_visible(v, row, n, segment, s);
             if (args.n == 0) continue;
-            load_segment(v, context_of(f, row + done), head, segment, args.n, s, &args);
-            if (done + n < n_rows)
-                point_ahead(v, row + done + n, head, segment, &args);
+            load_segment(v, context_of(f, row), b.head, segment, args.n, s, &args);
+            if (done + n < b.n_rows)
+                point_ahead(v, row + n, b.head, segment, &args);
             else
-                point_ahead(v, row, head, segment + RAMET_SEGMENT, &args);
+                point_ahead(v, b.row, b.head, segment + RAMET_SEGMENT, &args);
             f->kernels->attend(&args);
         }
     }
@@ -189,75 +181,96 @@ static void merge(const ramet_forward *f, uint32_t n_q, float *m, float *l, floa
 }
 
 /* Divides by the weights' sum and puts each query head where the output matrix reads it. */
-static void finish(ramet_forward *f, uint32_t block, uint32_t head, float *l, float *o) {
+static void finish(ramet_forward *f, struct block b, float *l, float *o) {
     uint32_t dim = f->layout->head_dim, n_heads = f->group * f->layout->n_kv_heads;
-    for (uint32_t i = 0; i < rows_of(f, block) * f->group; i++) {
-        uint32_t row = first_row(f, block) + i / f->group, query_head = head * f->group + i % f->group;
+    for (uint32_t i = 0; i < b.n_rows * f->group; i++) {
+        uint32_t row = b.row + i / f->group, query_head = b.head * f->group + i % f->group;
         f->kernels->attend_finish(o + (size_t)i * dim, l[i], dim);
         memcpy(f->attn + ((size_t)row * n_heads + query_head) * dim, o + (size_t)i * dim, dim * sizeof *o);
     }
 }
 
-static void run_whole(void *user, uint32_t item, uint32_t worker) {
-    const struct view *v = user;
+static void attend_block(const struct view *v, struct block b, ramet_attend_scratch *s) {
     ramet_forward *f = v->f;
-    ramet_attend_scratch *s = &f->workers[worker];
-    uint32_t block = block_of(f, item), head = head_of(f, item);
-    uint32_t n_q = rows_of(f, block) * f->group, begin, end;
-    range_of(v, block, &begin, &end);
-    gather_queries(f, block, head, s->q);
+    uint32_t n_q = b.n_rows * f->group, begin, end;
+    range_of(v, b, &begin, &end);
+    gather_queries(f, b, s->q);
     clear_state(s->all_m, s->all_l, s->all_o, n_q, f->layout->head_dim);
     for (uint32_t part = begin / RAMET_PART; part * RAMET_PART < end; part++) {
-        attend_part(v, block, head, part, s, s->part_m, s->part_l, s->part_o);
+        attend_part(v, b, part, s, s->part_m, s->part_l, s->part_o);
         merge(f, n_q, s->all_m, s->all_l, s->all_o, s->part_m, s->part_l, s->part_o);
     }
-    finish(f, block, head, s->all_l, s->all_o);
+    finish(f, b, s->all_l, s->all_o);
 }
 
-/* Where the state of (item, part) is kept between the two passes of the split form, whose items are single rows. */
-static void partial_at(const struct view *v, uint32_t item, uint32_t part, float **m, float **l, float **o) {
+static uint32_t count_pairs(const ramet_forward *f) {
+    return f->n_rows * f->layout->n_kv_heads;
+}
+
+static struct block block_of_pair(const ramet_forward *f, uint32_t pair) {
+    return (struct block){.head = pair / f->n_rows, .row = pair % f->n_rows, .n_rows = 1};
+}
+
+/* The last share first: later rows of a prompt see more, and the job ends evenly when what is left is little. */
+static void run_share(void *user, uint32_t index, uint32_t worker) {
+    const struct view *v = user;
+    uint32_t share = v->n_shares - 1 - index;
+    uint64_t pairs = count_pairs(v->f);
+    uint32_t pair = (uint32_t)(pairs * share / v->n_shares), end = (uint32_t)(pairs * (share + 1) / v->n_shares);
+    while (pair < end) {
+        struct block b = block_of_pair(v->f, pair);
+        b.n_rows = ramet_min_u32(end - pair, v->f->n_rows - b.row);
+        attend_block(v, b, &v->f->workers[worker]);
+        pair += b.n_rows;
+    }
+}
+
+/* As few as the size of a block allows, since each share reads the pages anew, and as many for each thread. */
+static uint32_t count_shares(const ramet_forward *f) {
+    uint32_t threads = ramet_pool_threads(f->pool), pairs = count_pairs(f), least = threads * f->max_block_rows;
+    return ramet_min_u32(pairs, (pairs + least - 1) / least * threads);
+}
+
+/* Where the state of (pair, part) is kept between the two passes of the split form. */
+static void partial_at(const struct view *v, uint32_t pair, uint32_t part, float **m, float **l, float **o) {
     const ramet_forward *f = v->f;
-    *m = f->partials + ((size_t)item * v->parts + part) * f->group * (f->layout->head_dim + 2);
+    *m = f->partials + ((size_t)pair * v->parts + part) * f->group * (f->layout->head_dim + 2);
     *l = *m + f->group;
     *o = *l + f->group;
 }
 
 static void run_split(void *user, uint32_t index, uint32_t worker) {
     const struct view *v = user;
-    ramet_forward *f = v->f;
-    ramet_attend_scratch *s = &f->workers[worker];
-    uint32_t item = index / v->parts, part = index % v->parts;
-    uint32_t block = block_of(f, item), head = head_of(f, item);
+    ramet_attend_scratch *s = &v->f->workers[worker];
+    uint32_t pair = index / v->parts, part = index % v->parts;
+    struct block b = block_of_pair(v->f, pair);
     float *m, *l, *o;
-    partial_at(v, item, part, &m, &l, &o);
-    gather_queries(f, block, head, s->q);
-    attend_part(v, block, head, part, s, m, l, o);
+    partial_at(v, pair, part, &m, &l, &o);
+    gather_queries(v->f, b, s->q);
+    attend_part(v, b, part, s, m, l, o);
 }
 
-static void join_split(void *user, uint32_t item, uint32_t worker) {
+static void join_split(void *user, uint32_t pair, uint32_t worker) {
     const struct view *v = user;
     ramet_forward *f = v->f;
     ramet_attend_scratch *s = &f->workers[worker];
-    uint32_t block = block_of(f, item), head = head_of(f, item);
-    uint32_t n_q = rows_of(f, block) * f->group;
-    clear_state(s->all_m, s->all_l, s->all_o, n_q, f->layout->head_dim);
+    clear_state(s->all_m, s->all_l, s->all_o, f->group, f->layout->head_dim);
     for (uint32_t part = 0; part < v->parts; part++) {
         float *m, *l, *o;
-        partial_at(v, item, part, &m, &l, &o);
-        merge(f, n_q, s->all_m, s->all_l, s->all_o, m, l, o);
+        partial_at(v, pair, part, &m, &l, &o);
+        merge(f, f->group, s->all_m, s->all_l, s->all_o, m, l, o);
     }
-    finish(f, block, head, s->all_l, s->all_o);
+    finish(f, block_of_pair(f, pair), s->all_l, s->all_o);
 }
 
 void ramet_forward_attention(ramet_forward *f, uint32_t layer, uint32_t window) {
-    struct view v = {.f = f, .layer = layer, .window = window, .parts = 1};
-    uint32_t items = f->n_blocks * f->layout->n_kv_heads;
+    struct view v = {.f = f, .layer = layer, .window = window, .n_shares = count_shares(f), .parts = 1};
+    uint32_t pairs = count_pairs(f);
     for (uint32_t row = 0; row < f->n_rows; row++) v.parts = ramet_max_u32(v.parts, f->row_pos[row] / RAMET_PART + 1);
-    bool is_split = v.parts > 1 && f->block_rows == 1 && items < 2 * ramet_pool_threads(f->pool);
-    if (!is_split) {
-        ramet_pool_run(f->pool, items, run_whole, &v);
-        return;
+    if (v.parts > 1 && pairs < 2 * ramet_pool_threads(f->pool)) {
+        ramet_pool_run(f->pool, pairs * v.parts, run_split, &v);
+        ramet_pool_run(f->pool, pairs, join_split, &v);
+    } else {
+        ramet_pool_run(f->pool, v.n_shares, run_share, &v);
     }
-    ramet_pool_run(f->pool, items * v.parts, run_split, &v);
-    ramet_pool_run(f->pool, items, join_split, &v);
 }

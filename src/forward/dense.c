@@ -11,16 +11,28 @@
 struct layer_view {
     ramet_forward *f;
     const ramet_layer *layer;
-    const float *norm; /* of the pass in progress */
     uint32_t index;
     bool is_sliding;
+    bool has_pending;       /* f->projected is not in f->hidden yet */
+    const float *post_norm; /* of what is pending; NULL in families without */
+    const float *norm;      /* of the next product's input */
 };
 
-static void normalise_row(void *user, uint32_t row, uint32_t worker) {
+/* hidden += projected, through a norm where the family has one there. */
+static void add_row(void *user, uint32_t row, uint32_t worker) {
     (void)worker;
     const struct layer_view *v = user;
     const ramet_hparams *h = &v->f->weights->hparams;
+    float *y = v->f->projected + (size_t)row * v->f->embd_stride;
+    if (v->post_norm) v->f->kernels->rms_norm(y, v->post_norm, h->n_embd, h->rms_eps, y);
+    v->f->kernels->add(v->f->hidden + (size_t)row * h->n_embd, y, h->n_embd);
+}
+
+static void normalise_row(void *user, uint32_t row, uint32_t worker) {
+    const struct layer_view *v = user;
+    const ramet_hparams *h = &v->f->weights->hparams;
     size_t at = (size_t)row * h->n_embd;
+    if (v->has_pending) add_row(user, row, worker);
     v->f->kernels->rms_norm(v->f->hidden + at, v->norm, h->n_embd, h->rms_eps, v->f->normed + at);
 }
 
@@ -57,16 +69,6 @@ static void place_row(void *user, uint32_t row, uint32_t worker) {
     f->kernels->kv_write(f->layout, page, v->index, pos % f->layout->page_tokens, k, values);
 }
 
-/* hidden += projected, through a norm where the family has one there. */
-static void add_row(void *user, uint32_t row, uint32_t worker) {
-    (void)worker;
-    const struct layer_view *v = user;
-    const ramet_hparams *h = &v->f->weights->hparams;
-    float *y = v->f->projected + (size_t)row * v->f->embd_stride;
-    if (v->norm) v->f->kernels->rms_norm(y, v->norm, h->n_embd, h->rms_eps, y);
-    v->f->kernels->add(v->f->hidden + (size_t)row * h->n_embd, y, h->n_embd);
-}
-
 static void gate_row(void *user, uint32_t row, uint32_t worker) {
     (void)worker;
     const struct layer_view *v = user;
@@ -76,36 +78,42 @@ static void gate_row(void *user, uint32_t row, uint32_t worker) {
     (h->gelu ? f->kernels->gelu_mul : f->kernels->silu_mul)(gate, up, h->n_ff, f->ff + (size_t)row * h->n_ff);
 }
 
-static void for_each_row(struct layer_view *v, ramet_job job, const float *norm) {
-    v->norm = norm;
-    ramet_pool_run(v->f->pool, v->f->n_rows, job, v);
+/* What a product left in f->projected, to be added when its row is read next. */
+static void set_pending(struct layer_view *v, const float *post_norm) {
+    v->has_pending = true;
+    v->post_norm = post_norm;
 }
 
-static void run_layer(ramet_forward *f, uint32_t index) {
+static void run_layer(struct layer_view *v) {
+    ramet_forward *f = v->f;
     const ramet_hparams *h = &f->weights->hparams;
-    const ramet_layer *layer = &f->weights->layers[index];
-    bool is_sliding = h->window_pattern > 0 && (index + 1) % h->window_pattern != 0;
-    struct layer_view v = {.f = f, .layer = layer, .index = index, .is_sliding = is_sliding};
+    const ramet_layer *layer = v->layer;
 
-    for_each_row(&v, normalise_row, layer->attn_norm);
+    v->norm = layer->attn_norm;
     ramet_product qkv[] = {
         {&layer->q, f->q, f->q_stride}, {&layer->k, f->k, f->kv_stride}, {&layer->v, f->v, f->kv_stride}};
-    ramet_forward_matmul(f, f->normed, f->n_rows, qkv, 3);
-    for_each_row(&v, place_row, NULL);
-    ramet_forward_attention(f, index, is_sliding ? h->window : 0);
+    ramet_forward_matmul(f, (ramet_input){f->normed, normalise_row, v}, f->n_rows, qkv, 3);
+    ramet_forward_each_row(f, f->n_rows, place_row, v);
+    ramet_forward_attention(f, v->index, v->is_sliding ? h->window : 0);
     ramet_product out = {&layer->o, f->projected, f->embd_stride};
-    ramet_forward_matmul(f, f->attn, f->n_rows, &out, 1);
-    for_each_row(&v, add_row, layer->attn_post_norm);
+    ramet_forward_matmul(f, (ramet_input){.x = f->attn}, f->n_rows, &out, 1);
+    set_pending(v, layer->attn_post_norm);
 
-    for_each_row(&v, normalise_row, layer->ffn_norm);
+    v->norm = layer->ffn_norm;
     ramet_product gate_up[] = {{&layer->gate, f->gate, f->ff_stride}, {&layer->up, f->up, f->ff_stride}};
-    ramet_forward_matmul(f, f->normed, f->n_rows, gate_up, 2);
-    for_each_row(&v, gate_row, NULL);
+    ramet_forward_matmul(f, (ramet_input){f->normed, normalise_row, v}, f->n_rows, gate_up, 2);
     ramet_product down = {&layer->down, f->projected, f->embd_stride};
-    ramet_forward_matmul(f, f->ff, f->n_rows, &down, 1);
-    for_each_row(&v, add_row, layer->ffn_post_norm);
+    ramet_forward_matmul(f, (ramet_input){f->ff, gate_row, v}, f->n_rows, &down, 1);
+    set_pending(v, layer->ffn_post_norm);
 }
 
 void ramet_dense_layers(ramet_forward *f) {
-    for (uint32_t index = 0; index < f->weights->hparams.n_layers; index++) run_layer(f, index);
+    const ramet_hparams *h = &f->weights->hparams;
+    struct layer_view v = {.f = f};
+    for (v.index = 0; v.index < h->n_layers; v.index++) {
+        v.layer = &f->weights->layers[v.index];
+        v.is_sliding = h->window_pattern > 0 && (v.index + 1) % h->window_pattern != 0;
+        run_layer(&v);
+    }
+    ramet_forward_each_row(f, f->n_rows, add_row, &v);
 }

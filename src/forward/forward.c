@@ -170,14 +170,6 @@ static void index_rows(ramet_forward *f) {
     }
 }
 
-/* Rows that attention takes together: as many as read a page at once, but few enough that every thread has work. */
-static void cut_blocks(ramet_forward *f) {
-    uint32_t wanted = 2 * ramet_pool_threads(f->pool) / f->layout->n_kv_heads + 1; /* blocks */
-    f->block_rows = (f->n_rows + wanted - 1) / wanted;
-    if (f->block_rows > f->max_block_rows) f->block_rows = f->max_block_rows;
-    f->n_blocks = (f->n_rows + f->block_rows - 1) / f->block_rows;
-}
-
 static void embed_row(void *user, uint32_t row, uint32_t worker) {
     (void)worker;
     ramet_forward *f = user;
@@ -194,8 +186,7 @@ void ramet_forward_run(ramet_forward *f, const ramet_span *spans, uint32_t n_spa
     index_rows(f);
     if (f->n_rows == 0) return;
     claim_pages(f);
-    cut_blocks(f);
-    ramet_pool_run(f->pool, f->n_rows, embed_row, f);
+    ramet_forward_each_row(f, f->n_rows, embed_row, f);
     ramet_rope_fill(f);
     ramet_dense_layers(f);
     f->spans = NULL;
@@ -217,7 +208,6 @@ static void normalise_output(void *user, uint32_t index, uint32_t worker) {
 void ramet_forward_logits(ramet_forward *f, uint32_t row, uint32_t n, float *out, size_t stride) {
     RAMET_ASSERT(row + n <= f->n_rows && stride >= f->logits_stride, "logits of rows %u + %u of %u", row, n, f->n_rows);
     struct logits_rows rows = {.f = f, .first = row};
-    ramet_pool_run(f->pool, n, normalise_output, &rows);
     ramet_product product = {&f->weights->output, out, stride};
-    ramet_forward_matmul(f, f->normed, n, &product, 1);
+    ramet_forward_matmul(f, (ramet_input){f->normed, normalise_output, &rows}, n, &product, 1);
 }

@@ -5,12 +5,12 @@
 
 #include "forward/forward.h"
 
-/* Query vectors that one attention job works on, but a whole row at least: each reading of a page serves them all. */
+/* Query vectors that attention takes together at most, but a whole row at least: each reading of a page serves them all. */
 enum { RAMET_QUERY_BLOCK = 192 };
 
 /* What one worker needs for attention; all arrays are its own. */
 typedef struct ramet_attend_scratch {
-    float *q;                        /* [block_rows * group][head_dim], and so for the states below */
+    float *q;                        /* [max_block_rows * group][head_dim], and so for the states below */
     float *k_tile;                   /* [head_dim][64] */
     float *v_tile;                   /* [64][head_dim] */
     float *part_o, *part_m, *part_l; /* state of one part */
@@ -35,16 +35,15 @@ struct ramet_forward {
     /* of the run in progress; a row is a token */
     const ramet_span *spans;
     uint32_t n_spans, n_rows;
-    uint32_t *row_span, *row_pos;  /* [max_tokens] which span a row belongs to, and its position there */
-    uint32_t n_blocks, block_rows; /* rows [i * block_rows, ..) are attention's block i */
-    float *hidden;                 /* [max_tokens][n_embd] the residual stream */
-    float *normed;                 /* [max_tokens][n_embd] input of the next matmul */
-    float *q, *k, *v;              /* [max_tokens][q_stride | kv_stride] */
-    float *attn;                   /* [max_tokens][n_heads * head_dim] */
-    float *gate, *up;              /* [max_tokens][ff_stride] */
-    float *ff;                     /* [max_tokens][n_ff]; may be gate */
-    float *projected;              /* [max_tokens][embd_stride] */
-    float *lora_mid, *lora_out;    /* [max_tokens][..], only with an adapter */
+    uint32_t *row_span, *row_pos; /* [max_tokens] which span a row belongs to, and its position there */
+    float *hidden;                /* [max_tokens][n_embd] the residual stream */
+    float *normed;                /* [max_tokens][n_embd] input of the next matmul */
+    float *q, *k, *v;             /* [max_tokens][q_stride | kv_stride] */
+    float *attn;                  /* [max_tokens][n_heads * head_dim] */
+    float *gate, *up;             /* [max_tokens][ff_stride] */
+    float *ff;                    /* [max_tokens][n_ff]; may be gate */
+    float *projected;             /* [max_tokens][embd_stride] */
+    float *lora_mid, *lora_out;   /* [max_tokens][..], only with an adapter */
     uint32_t lora_mid_stride, lora_out_stride;
     float *cos[2], *sin[2]; /* [max_tokens][n_rot / 2] */
     void *acts_memory;
@@ -59,7 +58,16 @@ typedef struct ramet_product {
     float *out;
     size_t out_stride;
 } ramet_product;
-void ramet_forward_matmul(ramet_forward *f, const float *x, uint32_t n_rows, const ramet_product *products, uint32_t n);
+/* The input; fill(user, row, worker), unless NULL, makes each row of x first, where the row is then quantised. */
+typedef struct ramet_input {
+    const float *x;
+    ramet_job fill;
+    void *user;
+} ramet_input;
+void ramet_forward_matmul(ramet_forward *f, ramet_input input, uint32_t n_rows, const ramet_product *products,
+                          uint32_t n);
+/* job(user, row, worker) for each row, a few rows of one thread after the other. */
+void ramet_forward_each_row(ramet_forward *f, uint32_t n_rows, ramet_job job, void *user);
 
 /* matmul.c, rope.c, attention.c */
 void ramet_rope_init(const ramet_rope *rope, uint32_t n_rot, double *inverse_freq, double *magnitude);
