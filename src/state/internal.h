@@ -40,7 +40,7 @@ typedef struct ramet_page {
     ramet_recount recount;
     uint32_t slot;
     uint32_t next_free; /* slot; while free */
-    bool is_trimmed;    /* while free: its memory went back to the system */
+    uint64_t freed_at;  /* while free: the slab's n_freed after it was */
     int32_t tokens[];   /* [page_tokens] */
 } ramet_page;
 
@@ -60,8 +60,8 @@ void ramet_slab_fini(ramet_slab *slab);
 /* A slot out of the slab; the caller has made sure that one is free. Its bytes are whatever was there before. */
 ramet_page *ramet_slab_take(ramet_slab *slab);
 void ramet_slab_give(ramet_slab *slab, ramet_page *page);
-/* Hands the memory of free slots back to the system. */
-void ramet_slab_trim(ramet_slab *slab);
+/* Hands the memory of slots back to the system that are free and were freed when n_freed was `since` or more. */
+void ramet_slab_trim(const ramet_slab *slab, uint64_t since);
 ramet_page *ramet_slab_page(const ramet_slab *slab, uint32_t slot);
 /* Whether a pointer is a header of a slot that has ever been out. */
 bool ramet_slab_knows(const ramet_slab *slab, const ramet_page *page);

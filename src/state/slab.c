@@ -71,7 +71,6 @@ ramet_page *ramet_slab_take(ramet_slab *slab) {
         page = ramet_slab_page(slab, slab->n_touched);
         page->slot = slab->n_touched++;
     }
-    page->is_trimmed = false;
     slab->n_live++;
     slab->n_allocated++;
     return page;
@@ -81,19 +80,28 @@ void ramet_slab_give(ramet_slab *slab, ramet_page *page) {
     page->next_free = slab->free_slot;
     slab->free_slot = page->slot;
     slab->n_live--;
-    slab->n_freed++;
+    page->freed_at = ++slab->n_freed;
 }
 
-void ramet_slab_trim(ramet_slab *slab) {
-    uintptr_t unit = (uintptr_t)sysconf(_SC_PAGESIZE);
-    for (uint32_t slot = slab->free_slot; slot != RAMET_NO_SLOT;) {
-        ramet_page *page = ramet_slab_page(slab, slot);
-        if (page->is_trimmed) return; /* and so are all that were freed before it */
-        page->is_trimmed = true;
-        uintptr_t begin = (uintptr_t)ramet_slab_data(slab, page), end = begin + slab->data_stride;
-        begin = (begin + unit - 1) / unit * unit;
-        end = end / unit * unit;
-        if (begin < end) madvise((void *)begin, end - begin, MADV_DONTNEED); /* advice: a refusal changes nothing */
-        slot = page->next_free;
+/* Free slots [first, end), which no live one interrupts. After the last touched slot there are none: all that is mapped
+ * goes. */
+static void give_back(const ramet_slab *slab, uint32_t first, uint32_t end) {
+    uintptr_t unit = (uintptr_t)sysconf(_SC_PAGESIZE), data = (uintptr_t)slab->data;
+    uintptr_t begin = (data + first * slab->data_stride + unit - 1) / unit * unit;
+    uintptr_t stop = (data + end * slab->data_stride) / unit * unit;
+    if (end == slab->n_touched) stop = data + slab->n_slots * slab->data_stride;
+    if (begin < stop) madvise((void *)begin, stop - begin, MADV_DONTNEED); /* advice: a refusal changes nothing */
+}
+
+static bool is_freed_since(const ramet_slab *slab, uint32_t slot, uint64_t since) {
+    const ramet_page *page = ramet_slab_page(slab, slot);
+    return page->counts.refcount == 0 && page->freed_at > since;
+}
+
+/* Neighbours go together: given back one by one, every border between two would split the huge page that it lies in. */
+void ramet_slab_trim(const ramet_slab *slab, uint64_t since) {
+    for (uint32_t first = 0, end; first < slab->n_touched; first = end + 1) {
+        for (end = first; end < slab->n_touched && is_freed_since(slab, end, since);) end++;
+        if (end > first) give_back(slab, first, end);
     }
 }

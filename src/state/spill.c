@@ -23,7 +23,7 @@ ramet_status ramet_context_drop(ramet_context *context, const char *where, ramet
 
     ramet_cache_lock(cache);
     ramet_table_release(cache, &context->table, RAMET_BY_CONTEXTS);
-    ramet_slab_trim(&cache->slab);
+    ramet_slab_trim(&cache->slab, 0); /* all that is free: memory is what a spill is for */
     context->where = kept_where;
     context->spilled_tokens = tokens;
     ramet_cache_unlock(cache);

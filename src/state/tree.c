@@ -282,8 +282,9 @@ void ramet_tree_evict_oldest(ramet_cache *cache) {
 
 void ramet_tree_clear(ramet_cache *cache) {
     ramet_cache_lock(cache);
+    uint64_t n_freed_before = cache->slab.n_freed;
     while (cache->tree.oldest) remove_oldest(cache);
-    ramet_slab_trim(&cache->slab);
+    ramet_slab_trim(&cache->slab, n_freed_before); /* slots of closed contexts stay warm for the next ones */
     ramet_cache_unlock(cache);
 }
 

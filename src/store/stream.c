@@ -30,7 +30,9 @@ typedef struct chunk_run {
     ramet_body_move move;
     void *user;
     uint8_t *hashes; /* [n_chunks]; each written or compared by its chunk's job */
-    uint64_t first;  /* chunk of job 0 */
+    /* the turn, see chunk_of */
+    uint64_t first, end;
+    uint32_t n_lanes, lane_chunks;
     /* each by its worker */
     chunk_worker *workers;
     atomic_bool has_failed; /* the jobs that are left do nothing */
@@ -67,23 +69,33 @@ static ramet_status read_chunk(chunk_run *run, chunk_worker *w, uint64_t index) 
     return RAMET_OK;
 }
 
+/* Jobs of the same time read chunks that are far from each other, a lane for each worker: two that touch the same huge
+ * page for the first time both clear one, and one of the two is thrown away. Writing goes in order, for the disk. */
+static uint64_t chunk_of(const chunk_run *run, uint32_t job) {
+    return run->first + job % run->n_lanes * (uint64_t)run->lane_chunks + job / run->n_lanes;
+}
+
 static void run_chunk(void *user, uint32_t job, uint32_t worker) {
     chunk_run *run = user;
     chunk_worker *w = &run->workers[worker];
-    if (atomic_load_explicit(&run->has_failed, memory_order_relaxed)) return;
-    w->status = run->publisher ? write_chunk(run, w, run->first + job) : read_chunk(run, w, run->first + job);
+    uint64_t index = chunk_of(run, job);
+    if (index >= run->end || atomic_load_explicit(&run->has_failed, memory_order_relaxed)) return;
+    w->status = run->publisher ? write_chunk(run, w, index) : read_chunk(run, w, index);
     if (w->status != RAMET_OK) atomic_store_explicit(&run->has_failed, true, memory_order_relaxed);
 }
 
 /* Chunks [0, n): in order on this thread when there is no crew. */
 static void run_turns(chunk_run *run, uint64_t n, const ramet_store_crew *crew) {
+    run->n_lanes = crew && run->reader ? crew->n_workers : 1;
     while (run->first < n && !atomic_load_explicit(&run->has_failed, memory_order_relaxed)) {
         uint32_t turn = n - run->first < TURN_CHUNKS ? (uint32_t)(n - run->first) : TURN_CHUNKS;
+        run->end = run->first + turn;
+        run->lane_chunks = (turn + run->n_lanes - 1) / run->n_lanes;
         if (crew)
-            crew->run(crew->user, turn, run_chunk, run);
+            crew->run(crew->user, run->n_lanes * run->lane_chunks, run_chunk, run);
         else
             ramet_pool_run(NULL, turn, run_chunk, run);
-        run->first += turn;
+        run->first = run->end;
     }
 }
 
