@@ -91,7 +91,9 @@ typedef struct ramet_model_info {
     uint64_t weights_bytes; /* memory of the repacked weights */
     uint64_t step_bytes;    /* of these, read for one token: all but an embedding table that is not the output too */
     uint32_t window, n_window_layers; /* layers that see only the last `window` positions; 0: none */
-    uint64_t load_nanoseconds;
+    uint64_t vocab_bytes;             /* memory of the tokenizer */
+    uint64_t load_nanoseconds;        /* the file's description is read, then the three below run beside each other */
+    uint64_t parse_nanoseconds, repack_nanoseconds, digest_nanoseconds, vocab_nanoseconds;
     char weights_sha256[65]; /* file(s) combined with the adapter's bytes and scale; lower-case hex */
     char tokenizer_sha256[65];
     int32_t bos, eos; /* -1: none */
@@ -313,12 +315,15 @@ typedef struct ramet_sampler {
 void ramet_sampler_defaults(ramet_sampler *out);
 /* One stream per (seed, branch): branches of one seed draw different numbers, each reproducible. */
 void ramet_sampler_seed(ramet_sampler *sampler, uint64_t seed, uint64_t branch);
+/* Bytes that ramet_sample works in. */
+size_t ramet_sample_scratch_bytes(uint32_t n_vocab);
 /* A pure function of its arguments but for sampler->rng. `recent` are the last tokens, oldest first, for the penalty.
+ * `scratch` is aligned as malloc does it; what is in it does not matter. Allocates nothing.
  * *out_logprob (may be NULL): natural log-probability under the unmodified softmax. Ties go to the lower id.
- * E_ARGUMENT (temperature, top_p or min_p below 0, repeat_penalty not above 0, NaN); E_FAILED when no logit is a number;
- * E_NO_MEMORY. */
+ * E_ARGUMENT (temperature, top_p or min_p below 0, repeat_penalty not above 0, NaN); E_FAILED when no logit is a
+ * number. */
 ramet_status ramet_sample(ramet_sampler *sampler, const float *logits, uint32_t n_vocab, const int32_t *recent,
-                          size_t n_recent, int32_t *out_token, float *out_logprob, ramet_error *error);
+                          size_t n_recent, void *scratch, int32_t *out_token, float *out_logprob, ramet_error *error);
 
 /* ---------------------------------------------------------------- verify ---- */
 

@@ -177,6 +177,24 @@ static void count(void *user, uint32_t index, uint32_t worker) {
     if (worker >= t->threads) atomic_store(&t->bad_worker, 1);
 }
 
+static void *note_mask(void *out) {
+    pthread_sigmask(SIG_SETMASK, NULL, out);
+    return NULL;
+}
+
+static void started_threads_take_no_signals(void **state) {
+    (void)state;
+    pthread_t thread;
+    sigset_t own, ours;
+    assert_true(ramet_thread_start(&thread, note_mask, &own));
+    pthread_join(thread, NULL);
+    note_mask(&ours);
+    assert_int_equal(sigismember(&own, SIGINT), 1);
+    assert_int_equal(sigismember(&own, SIGTERM), 1);
+    assert_int_equal(sigismember(&own, SIGSEGV), 0); /* a fault is the thread's own */
+    assert_int_equal(sigismember(&ours, SIGINT), 0); /* and the caller is as before */
+}
+
 static void the_pool_runs_each_index_once(void **state) {
     (void)state;
     for (uint32_t threads = 1; threads <= 8; threads += 3) {
@@ -267,6 +285,7 @@ int main(void) {
         cmocka_unit_test(a_file_is_published_whole_or_not_at_all),
         cmocka_unit_test(a_full_disk_leaves_the_old_file),
         cmocka_unit_test(hashes_are_the_published_ones),
+        cmocka_unit_test(started_threads_take_no_signals),
         cmocka_unit_test(the_pool_runs_each_index_once),
         cmocka_unit_test(workers_are_bound_when_the_pool_takes_every_processor),
         cmocka_unit_test(a_pool_larger_than_the_machine_comes_to_an_end),

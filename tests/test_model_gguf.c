@@ -143,8 +143,11 @@ static void check_good(const ramet_gguf *gguf) {
     ramet_gguf_array a;
     assert_int_equal(ramet_gguf_array_get(gguf, "a.strings", RAMET_GGUF_STRING, &a, &error), RAMET_OK);
     assert_int_equal(a.n, 3);
-    assert_int_equal(a.strings[1].bytes, 0);
-    assert_memory_equal(a.strings[2].data, "three", 5);
+    assert_memory_equal(ramet_gguf_next_string(&a.data).data, "one", 3);
+    assert_int_equal(ramet_gguf_next_string(&a.data).bytes, 0);
+    s = ramet_gguf_next_string(&a.data);
+    assert_int_equal(s.bytes, 5);
+    assert_memory_equal(s.data, "three", 5);
     assert_int_equal(ramet_gguf_array_get(gguf, "a.i32", RAMET_GGUF_I32, &a, &error), RAMET_OK);
     assert_int_equal(a.n, 2);
     assert_int_equal(a.data[0], 11);
@@ -213,8 +216,10 @@ static uint64_t walk(const ramet_gguf *gguf) {
         if (ramet_gguf_str(gguf, keys[i], &s, &error) == RAMET_OK)
             for (uint64_t k = 0; k < s.bytes; k++) sum += (unsigned char)s.data[k];
         if (ramet_gguf_array_get(gguf, keys[i], RAMET_GGUF_STRING, &a, &error) == RAMET_OK)
-            for (uint64_t k = 0; k < a.n; k++)
-                for (uint64_t c = 0; c < a.strings[k].bytes; c++) sum += (unsigned char)a.strings[k].data[c];
+            for (uint64_t k = 0; k < a.n; k++) {
+                s = ramet_gguf_next_string(&a.data);
+                for (uint64_t c = 0; c < s.bytes; c++) sum += (unsigned char)s.data[c];
+            }
         if (ramet_gguf_array_get(gguf, keys[i], RAMET_GGUF_I32, &a, &error) == RAMET_OK)
             for (uint64_t k = 0; k < 4 * a.n; k++) sum += a.data[k];
     }

@@ -13,6 +13,7 @@
 #include <string.h>
 
 enum { N = 8 };
+static ramet_candidate room[2 * N]; /* scratch: more than enough */
 /* probabilities 0.4, 0.3, 0.15, 0.1, 0.05 and then nothing, at ids 3, 1, 6, 0, 7 */
 static const float probabilities[N] = {0.1f, 0.3f, 0, 0.4f, 0, 0, 0.15f, 0.05f};
 
@@ -31,6 +32,30 @@ static uint32_t filtered(const ramet_sampler *s, const float *logits, ramet_cand
     return ramet_sample_filter(s, logits, N, NULL, 0, scratch, out);
 }
 
+/* What an earlier call left in the scratch memory is nobody's business, and what lies behind it is untouched. */
+static void scratch_is_only_scratch(void **state) {
+    (void)state;
+    float logits[N];
+    fill(logits);
+    size_t bytes = ramet_sample_scratch_bytes(N);
+    assert_true(bytes < sizeof room);
+    int32_t expected[64], token;
+    for (int round = 0; round < 3; round++) {
+        ramet_sampler s = plain();
+        s.repeat_penalty = 1.3f, s.repeat_last = 4;
+        ramet_sampler_seed(&s, 7, 0);
+        memset(room, round == 1 ? 0xFF : 0, sizeof room);
+        for (int i = 0; i < 64; i++) {
+            assert_int_equal(ramet_sample(&s, logits, N, expected, (size_t)(i < 4 ? i : 4), room, &token, NULL, NULL),
+                             RAMET_OK);
+            if (round == 0) expected[i] = token;
+            assert_int_equal(token, expected[i]);
+        }
+        for (size_t i = bytes; i < sizeof room; i++)
+            assert_int_equal(((const uint8_t *)room)[i], round == 1 ? 0xFF : 0);
+    }
+}
+
 static void greedy_takes_the_best_and_the_lower_id_on_a_tie(void **state) {
     (void)state;
     float logits[N];
@@ -39,15 +64,15 @@ static void greedy_takes_the_best_and_the_lower_id_on_a_tie(void **state) {
     s.temperature = 0;
     int32_t token;
     float logprob;
-    assert_int_equal(ramet_sample(&s, logits, N, NULL, 0, &token, &logprob, NULL), RAMET_OK);
+    assert_int_equal(ramet_sample(&s, logits, N, NULL, 0, room, &token, &logprob, NULL), RAMET_OK);
     assert_int_equal(token, 3);
     assert_true(fabsf(logprob - logf(0.4f)) < 1e-5f);
     logits[6] = logits[3];
     logits[5] = logits[3];
-    ramet_sample(&s, logits, N, NULL, 0, &token, NULL, NULL);
+    ramet_sample(&s, logits, N, NULL, 0, room, &token, NULL, NULL);
     assert_int_equal(token, 3);
     logits[2] = logits[3];
-    ramet_sample(&s, logits, N, NULL, 0, &token, NULL, NULL);
+    ramet_sample(&s, logits, N, NULL, 0, room, &token, NULL, NULL);
     assert_int_equal(token, 2);
 }
 
@@ -115,7 +140,7 @@ static void draws_follow_the_distribution(void **state) {
     enum { DRAWS = 40000 };
     for (int i = 0; i < DRAWS; i++) {
         int32_t token;
-        assert_int_equal(ramet_sample(&s, logits, N, NULL, 0, &token, NULL, NULL), RAMET_OK);
+        assert_int_equal(ramet_sample(&s, logits, N, NULL, 0, room, &token, NULL, NULL), RAMET_OK);
         counts[token]++;
     }
     for (int i = 0; i < N; i++) { /* five standard deviations; and a shifted distribution would not pass */
@@ -152,34 +177,35 @@ static void odd_logits_do_no_harm(void **state) {
     ramet_sampler s = plain();
     logits[3] = NAN;
     s.temperature = 0;
-    assert_int_equal(ramet_sample(&s, logits, N, NULL, 0, &token, NULL, &error), RAMET_OK);
+    assert_int_equal(ramet_sample(&s, logits, N, NULL, 0, room, &token, NULL, &error), RAMET_OK);
     assert_int_equal(token, 1);
     logits[5] = INFINITY;
-    assert_int_equal(ramet_sample(&s, logits, N, NULL, 0, &token, NULL, &error), RAMET_OK);
+    assert_int_equal(ramet_sample(&s, logits, N, NULL, 0, room, &token, NULL, &error), RAMET_OK);
     assert_int_equal(token, 5);
     s.temperature = 1;
-    assert_int_equal(ramet_sample(&s, logits, N, NULL, 0, &token, NULL, &error), RAMET_OK);
+    assert_int_equal(ramet_sample(&s, logits, N, NULL, 0, room, &token, NULL, &error), RAMET_OK);
     assert_int_equal(token, 5);
     for (int i = 0; i < N; i++) logits[i] = -INFINITY;
-    assert_int_equal(ramet_sample(&s, logits, N, NULL, 0, &token, NULL, &error), RAMET_OK);
+    assert_int_equal(ramet_sample(&s, logits, N, NULL, 0, room, &token, NULL, &error), RAMET_OK);
     for (int i = 0; i < N; i++) logits[i] = NAN;
-    assert_int_equal(ramet_sample(&s, logits, N, NULL, 0, &token, NULL, &error), RAMET_E_FAILED);
-    assert_int_equal(ramet_sample(&s, logits, 0, NULL, 0, &token, NULL, &error), RAMET_E_ARGUMENT);
+    assert_int_equal(ramet_sample(&s, logits, N, NULL, 0, room, &token, NULL, &error), RAMET_E_FAILED);
+    assert_int_equal(ramet_sample(&s, logits, 0, NULL, 0, room, &token, NULL, &error), RAMET_E_ARGUMENT);
     fill(logits);
     const float bad[] = {NAN, -1};
     for (int i = 0; i < 2; i++) {
         for (int field = 0; field < 4; field++) {
             s = plain();
             *(float *[]){&s.temperature, &s.top_p, &s.min_p, &s.repeat_penalty}[field] = bad[i];
-            assert_int_equal(ramet_sample(&s, logits, N, NULL, 0, &token, NULL, &error), RAMET_E_ARGUMENT);
+            assert_int_equal(ramet_sample(&s, logits, N, NULL, 0, room, &token, NULL, &error), RAMET_E_ARGUMENT);
         }
     }
     s.repeat_penalty = 0;
-    assert_int_equal(ramet_sample(&s, logits, N, NULL, 0, &token, NULL, &error), RAMET_E_ARGUMENT);
+    assert_int_equal(ramet_sample(&s, logits, N, NULL, 0, room, &token, NULL, &error), RAMET_E_ARGUMENT);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(scratch_is_only_scratch),
         cmocka_unit_test(greedy_takes_the_best_and_the_lower_id_on_a_tie),
         cmocka_unit_test(filters_keep_what_they_say),
         cmocka_unit_test(temperature_sharpens_and_flattens),

@@ -1,7 +1,7 @@
 /* The streaming detokeniser against the whole one: same text, whole characters only. */
 #include "test_text_fixture.h"
 
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 static uint64_t seed;
 
@@ -27,12 +27,12 @@ static string stream_all(const ramet_vocab *v, const int32_t *ids, size_t n, boo
     assert_int_equal(ramet_stream_create(v, special, &s, NULL), RAMET_OK);
     for (size_t i = 0; i < n; i++) {
         assert_int_equal(ramet_stream_push(s, ids[i], &out, &bytes, NULL), RAMET_OK);
-        assert_int_equal(ramet_text_valid_bytes(out, bytes), bytes); /* never half a character */
+        assert_int_equal(ramet_utf8_valid_bytes(out, bytes), bytes); /* never half a character */
         assert_int_equal(out[bytes], 0);
         append(&joined, out, bytes);
     }
     ramet_stream_finish(s, &out, &bytes);
-    assert_int_equal(ramet_text_valid_bytes(out, bytes), bytes);
+    assert_int_equal(ramet_utf8_valid_bytes(out, bytes), bytes);
     append(&joined, out, bytes);
     ramet_stream_destroy(&s);
     return joined;
@@ -42,11 +42,11 @@ static string stream_all(const ramet_vocab *v, const int32_t *ids, size_t n, boo
 static string replace_broken(const char *data, size_t bytes) {
     string t = {0};
     for (size_t at = 0, n; at < bytes; at += n) {
-        bool whole = ramet_text_scan(data + at, bytes - at, &n) == RAMET_TEXT_WHOLE;
+        bool whole = ramet_utf8_scan(data + at, bytes - at, &n) == RAMET_UTF8_WHOLE;
         if (whole)
             append(&t, data + at, n);
         else
-            append(&t, RAMET_TEXT_REPLACEMENT, 3);
+            append(&t, RAMET_UTF8_REPLACEMENT, 3);
     }
     return t;
 }
@@ -138,31 +138,31 @@ static void test_scan(void **state) {
     (void)state;
     static const struct {
         const char *bytes;
-        ramet_text_char kind;
+        ramet_utf8 kind;
         size_t n;
     } rows[] = {
-        {"a", RAMET_TEXT_WHOLE, 1},
-        {"\xC3\xA9", RAMET_TEXT_WHOLE, 2},
-        {"\xF4\x8F\xBF\xBF", RAMET_TEXT_WHOLE, 4},
-        {"\xEF\xBF\xBD", RAMET_TEXT_WHOLE, 3},
-        {"\x80", RAMET_TEXT_BROKEN, 1},
-        {"\xC0\xAF", RAMET_TEXT_BROKEN, 1},
-        {"\xC3(", RAMET_TEXT_BROKEN, 1},
-        {"\xE4\xBD\n", RAMET_TEXT_BROKEN, 2},
-        {"\xED\xA0\x80", RAMET_TEXT_BROKEN, 1},
-        {"\xE0\x80\x80", RAMET_TEXT_BROKEN, 1},
-        {"\xF0\x80\x80\x80", RAMET_TEXT_BROKEN, 1},
-        {"\xF4\x90\x80\x80", RAMET_TEXT_BROKEN, 1},
-        {"\xF5\x80", RAMET_TEXT_BROKEN, 1},
-        {"\xF0\x9F\x98", RAMET_TEXT_CUT, 3},
-        {"\xC3", RAMET_TEXT_CUT, 1},
-        {"\xE4\xBD", RAMET_TEXT_CUT, 2},
-        {"\xF0\x9F\x98z", RAMET_TEXT_BROKEN, 3},
-        {"\xFF", RAMET_TEXT_BROKEN, 1},
+        {"a", RAMET_UTF8_WHOLE, 1},
+        {"\xC3\xA9", RAMET_UTF8_WHOLE, 2},
+        {"\xF4\x8F\xBF\xBF", RAMET_UTF8_WHOLE, 4},
+        {"\xEF\xBF\xBD", RAMET_UTF8_WHOLE, 3},
+        {"\x80", RAMET_UTF8_BROKEN, 1},
+        {"\xC0\xAF", RAMET_UTF8_BROKEN, 1},
+        {"\xC3(", RAMET_UTF8_BROKEN, 1},
+        {"\xE4\xBD\n", RAMET_UTF8_BROKEN, 2},
+        {"\xED\xA0\x80", RAMET_UTF8_BROKEN, 1},
+        {"\xE0\x80\x80", RAMET_UTF8_BROKEN, 1},
+        {"\xF0\x80\x80\x80", RAMET_UTF8_BROKEN, 1},
+        {"\xF4\x90\x80\x80", RAMET_UTF8_BROKEN, 1},
+        {"\xF5\x80", RAMET_UTF8_BROKEN, 1},
+        {"\xF0\x9F\x98", RAMET_UTF8_CUT, 3},
+        {"\xC3", RAMET_UTF8_CUT, 1},
+        {"\xE4\xBD", RAMET_UTF8_CUT, 2},
+        {"\xF0\x9F\x98z", RAMET_UTF8_BROKEN, 3},
+        {"\xFF", RAMET_UTF8_BROKEN, 1},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         size_t n;
-        assert_int_equal(ramet_text_scan(rows[i].bytes, strlen(rows[i].bytes), &n), rows[i].kind);
+        assert_int_equal(ramet_utf8_scan(rows[i].bytes, strlen(rows[i].bytes), &n), rows[i].kind);
         assert_int_equal(n, rows[i].n);
     }
 }

@@ -199,6 +199,38 @@ static void test_out_of_memory(void **state) {
     }
 }
 
+/* Half the tokens have one name; that is found later, since nothing is built before the sum is known to fit. */
+static void test_too_much_text(void **state) {
+    (void)state;
+    enum { TOKENS = 1 << 20 };
+    static char text[4096];
+    ramet_text_slice *many = malloc(TOKENS * sizeof *many);
+    assert_non_null(many);
+    for (uint32_t i = 0; i < TOKENS; i++) many[i] = (ramet_text_slice){text, sizeof text};
+    ramet_vocab_source s = copy_source(&bytes_file);
+    s.pieces = many, s.n_tokens = TOKENS, s.types = NULL;
+    expect(&s, RAMET_E_UNSUPPORTED, "4 GiB");
+    s.n_tokens = 1000, expect(&s, RAMET_E_CORRUPT, "same name"); /* the same, but for the size */
+    free(many);
+}
+
+/* A vocabulary lives as long as the model: SmolLM2's 49,152 tokens and 48,900 merges fit in 40 bytes a token, since what
+ * only building needs is let go. One that looks whole words up keeps it. */
+static void test_memory_is_small(void **state) {
+    (void)state;
+    fixture f;
+    fixture_open(&f, "smollm2.bin");
+    ramet_vocab *v = create_vocab(&f.source), *keeps;
+    ramet_vocab_source s = f.source;
+    s.pre = "llama-bpe";
+    assert_int_equal(ramet_vocab_create(&s, &keeps, NULL), RAMET_OK);
+    assert_true(ramet_vocab_bytes(v) < 40 * (uint64_t)f.source.n_tokens);
+    assert_true(ramet_vocab_bytes(keeps) > 50 * (uint64_t)f.source.n_tokens);
+    ramet_vocab_destroy(&keeps);
+    ramet_vocab_destroy(&v);
+    fixture_close(&f);
+}
+
 static int open_files(void **state) {
     (void)state;
     fixture_open(&bytes_file, "tiny-llama3.bin");
@@ -221,6 +253,8 @@ int main(void) {
                                        cmocka_unit_test(test_bad_merges),
                                        cmocka_unit_test(test_merges_never_make_control_tokens),
                                        cmocka_unit_test(test_odd_but_fine),
+                                       cmocka_unit_test(test_too_much_text),
+                                       cmocka_unit_test(test_memory_is_small),
                                        cmocka_unit_test(test_out_of_memory)};
     return cmocka_run_group_tests(tests, open_files, close_files);
 }

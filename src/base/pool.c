@@ -11,8 +11,8 @@
 #include "base/clock.h"
 #include "base/memory.h"
 
-#include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdalign.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -191,6 +191,18 @@ void ramet_pool_bind(ramet_pool *pool) {
 #endif
 }
 
+/* A fault stays the thread's own: blocked, it would end the process without a word from anybody's handler. */
+bool ramet_thread_start(pthread_t *out, void *(*run)(void *), void *argument) {
+    static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS};
+    sigset_t blocked, before;
+    sigfillset(&blocked);
+    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) sigdelset(&blocked, faults[i]);
+    pthread_sigmask(SIG_BLOCK, &blocked, &before); /* a new thread inherits it */
+    bool started = pthread_create(out, NULL, run, argument) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return started;
+}
+
 ramet_status ramet_pool_create(uint32_t threads, ramet_pool **out, ramet_error *error) {
     *out = NULL;
     if (threads < 1 || threads > 1024)
@@ -209,7 +221,7 @@ ramet_status ramet_pool_create(uint32_t threads, ramet_pool **out, ramet_error *
     pthread_cond_init(&pool->done, NULL);
     for (uint32_t i = 1; i < threads; i++) {
         workers[i] = (struct worker){.pool = pool, .index = i};
-        if (pthread_create(&workers[i].thread, NULL, worker_main, &workers[i]) != 0) {
+        if (!ramet_thread_start(&workers[i].thread, worker_main, &workers[i])) {
             ramet_pool_destroy(&pool);
             return ramet_fail(error, RAMET_E_NO_MEMORY, "cannot start worker thread %u of %u; use fewer threads (-t)",
                               i, threads);

@@ -6,6 +6,8 @@
 
 #include "base/error.h"
 
+#include <pthread.h>
+
 typedef struct ramet_pool ramet_pool;
 /* `worker` is in [0, threads): for per-thread scratch memory. */
 typedef void (*ramet_job)(void *user, uint32_t index, uint32_t worker);
@@ -19,6 +21,9 @@ void ramet_pool_bind(ramet_pool *pool);
 uint32_t ramet_pool_threads(const ramet_pool *pool);
 /* Returns when all indices are done. One caller at a time. `pool` may be NULL: runs in order on this thread. */
 void ramet_pool_run(ramet_pool *pool, uint32_t n, ramet_job job, void *user);
+
+/* A thread that no signal of the process interrupts: those are for the program's own threads. False: no thread. */
+bool ramet_thread_start(pthread_t *out, void *(*run)(void *), void *argument);
 
 uint32_t ramet_cpu_count(void);
 

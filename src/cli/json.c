@@ -1,46 +1,21 @@
 /* json.c - see json.h. */
 #include "cli/json.h"
 
+#include "base/utf8.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
-size_t ramet_utf8_length(const char *text, size_t bytes, size_t *out_bad) {
-    const unsigned char *s = (const unsigned char *)text;
-    unsigned char low = 0x80, high = 0xBF; /* allowed range of the second byte: no overlongs, surrogates, > 10FFFF */
-    size_t want;
-    if (s[0] < 0x80) return 1;
-    *out_bad = 1;
-    if (s[0] >= 0xC2 && s[0] <= 0xDF)
-        want = 2;
-    else if ((s[0] & 0xF0) == 0xE0)
-        want = 3;
-    else if (s[0] >= 0xF0 && s[0] <= 0xF4)
-        want = 4;
-    else
-        return 0;
-    if (s[0] == 0xE0) low = 0xA0;
-    if (s[0] == 0xED) high = 0x9F;
-    if (s[0] == 0xF0) low = 0x90;
-    if (s[0] == 0xF4) high = 0x8F;
-    for (size_t i = 1; i < want; i++, low = 0x80, high = 0xBF) {
-        if (i >= bytes || s[i] < low || s[i] > high) return 0;
-        *out_bad = i + 1;
-    }
-    return want;
-}
-
 static void write_escaped(FILE *out, const char *text, size_t bytes) {
     fputc('"', out);
     for (size_t i = 0; i < bytes;) {
-        size_t bad = 0, length = ramet_utf8_length(text + i, bytes - i, &bad);
+        size_t length;
+        ramet_utf8 kind = ramet_utf8_scan(text + i, bytes - i, &length);
         unsigned char c = (unsigned char)text[i];
-        if (length == 0) {
-            fputs("\xEF\xBF\xBD", out);
-            i += bad;
-            continue;
-        }
-        if (c == '"' || c == '\\')
+        if (kind != RAMET_UTF8_WHOLE)
+            fputs(RAMET_UTF8_REPLACEMENT, out);
+        else if (c == '"' || c == '\\')
             fprintf(out, "\\%c", c);
         else if (c == '\n')
             fputs("\\n", out);

@@ -28,7 +28,4 @@ void ramet_json_bool(ramet_json *j, const char *key, bool value);
 void ramet_json_null(ramet_json *j, const char *key);
 void ramet_json_tokens(ramet_json *j, const char *key, const int32_t *tokens, size_t n);
 
-/* Bytes of the UTF-8 character at `text`, or 0 when there is none (then *out_bad bytes belong to the broken one). */
-size_t ramet_utf8_length(const char *text, size_t bytes, size_t *out_bad);
-
 #endif

@@ -1,6 +1,7 @@
 /* tree_print.c - draws the prefix tree of saved contexts, or writes it as JSON. Each line is one edge: how many tokens
  * it adds, how many that makes, the files that end there, and what the edge says. */
 #define _GNU_SOURCE
+#include "base/utf8.h"
 #include "cli/json.h"
 #include "cli/tree.h"
 
@@ -21,10 +22,11 @@ static void print_text(const char *text, size_t bytes) {
     size_t at = 0;
     putchar('"');
     for (int shown = 0; at < bytes && shown < PREVIEW_CHARACTERS; shown++) {
-        size_t bad = 0, length = ramet_utf8_length(text + at, bytes - at, &bad);
+        size_t length;
+        ramet_utf8 kind = ramet_utf8_scan(text + at, bytes - at, &length);
         unsigned char c = (unsigned char)text[at];
-        if (length == 0)
-            fputs("\xEF\xBF\xBD", stdout);
+        if (kind != RAMET_UTF8_WHOLE)
+            fputs(RAMET_UTF8_REPLACEMENT, stdout);
         else if (c == '\n')
             fputs("\\n", stdout);
         else if (c == '"' || c == '\\')
@@ -33,7 +35,7 @@ static void print_text(const char *text, size_t bytes) {
             putchar('?');
         else
             fwrite(text + at, 1, length, stdout);
-        at += length ? length : bad;
+        at += length;
     }
     fputs(at < bytes ? "...\"" : "\"", stdout);
 }

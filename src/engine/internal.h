@@ -13,7 +13,7 @@ struct ramet_model { /* immutable after open */
     ramet_weights *weights;
     ramet_vocab *vocab;
     char *path, *name;
-    uint64_t load_nanoseconds;
+    uint64_t load_nanoseconds, parse_nanoseconds, vocab_nanoseconds;
     uint8_t tokenizer_sha256[32];
 };
 

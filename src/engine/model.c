@@ -33,8 +33,10 @@ static ramet_status copy_strings(const ramet_gguf *gguf, const char *key, ramet_
         return ramet_fail(error, RAMET_E_CORRUPT, "%s has %llu entries", key, (unsigned long long)array.n);
     ramet_text_slice *slices = ramet_alloc((size_t)array.n, sizeof *slices);
     if (!slices) return ramet_fail(error, RAMET_E_NO_MEMORY, "no memory for %s", key);
-    for (uint64_t i = 0; i < array.n; i++)
-        slices[i] = (ramet_text_slice){array.strings[i].data, (size_t)array.strings[i].bytes};
+    for (uint64_t i = 0; i < array.n; i++) {
+        ramet_gguf_string s = ramet_gguf_next_string(&array.data);
+        slices[i] = (ramet_text_slice){s.data, (size_t)s.bytes};
+    }
     *out = slices;
     *out_n = (uint32_t)array.n;
     return RAMET_OK;
@@ -145,7 +147,9 @@ struct vocab_task {
 
 static void *run_vocab_task(void *argument) {
     struct vocab_task *t = argument;
+    uint64_t start = ramet_now_nanoseconds();
     t->status = open_vocab(t->model, &t->error);
+    t->model->vocab_nanoseconds = ramet_now_nanoseconds() - start;
     return NULL;
 }
 
@@ -153,7 +157,7 @@ static ramet_status open_weights_and_vocab(ramet_model *model, const ramet_model
                                            ramet_error *error) {
     struct vocab_task task = {.model = model};
     pthread_t thread;
-    bool is_beside = ramet_pool_threads(pool) > 1 && pthread_create(&thread, NULL, run_vocab_task, &task) == 0;
+    bool is_beside = ramet_pool_threads(pool) > 1 && ramet_thread_start(&thread, run_vocab_task, &task);
     ramet_status status =
         ramet_weights_load(model->gguf, options->lora_path, options->lora_scale, pool, &model->weights, error);
     if (is_beside)
@@ -173,7 +177,9 @@ static ramet_status open_weights_and_vocab(ramet_model *model, const ramet_model
 
 static ramet_status open_parts(ramet_model *model, const char *path, const ramet_model_options *options,
                                ramet_pool *pool, ramet_error *error) {
+    uint64_t start = ramet_now_nanoseconds();
     RAMET_TRY(ramet_gguf_open(path, &model->gguf, error));
+    model->parse_nanoseconds = ramet_now_nanoseconds() - start;
     RAMET_TRY(open_weights_and_vocab(model, options, pool, error));
     ramet_gguf_forget(model->gguf);
     model->path = strdup(path);
@@ -238,7 +244,12 @@ void ramet_model_get_info(const ramet_model *model, ramet_model_info *out) {
                               .step_bytes = w->bytes - (is_tied ? 0 : w->embd.n_panels * w->embd.panel_bytes),
                               .window = h->window,
                               .n_window_layers = h->window_pattern ? h->n_layers - h->n_layers / h->window_pattern : 0,
+                              .vocab_bytes = ramet_vocab_bytes(model->vocab),
                               .load_nanoseconds = model->load_nanoseconds,
+                              .parse_nanoseconds = model->parse_nanoseconds,
+                              .repack_nanoseconds = w->repack_nanoseconds,
+                              .digest_nanoseconds = w->digest_nanoseconds,
+                              .vocab_nanoseconds = model->vocab_nanoseconds,
                               .bos = ramet_vocab_bos(model->vocab),
                               .eos = ramet_vocab_eos(model->vocab),
                               .adds_bos = ramet_vocab_adds_bos(model->vocab)};

@@ -49,7 +49,6 @@ bool ramet_gguf_string_is(ramet_gguf_string s, const char *text) {
 }
 
 static void free_part(gguf_part *part) {
-    for (size_t i = 0; i < part->n_values; i++) free(part->values[i].strings);
     free(part->values);
     free(part->by_key);
     free(part->path);

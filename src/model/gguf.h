@@ -76,10 +76,11 @@ ramet_status ramet_gguf_str(const ramet_gguf *gguf, const char *key, ramet_gguf_
 typedef struct ramet_gguf_array {
     ramet_gguf_type type;
     uint64_t n;
-    const uint8_t *data;              /* unaligned little-endian elements; for strings: see below */
-    const ramet_gguf_string *strings; /* for RAMET_GGUF_STRING: n strings */
+    const uint8_t *data; /* unaligned little-endian elements; strings: the first, for ramet_gguf_next_string */
 } ramet_gguf_array;
 ramet_status ramet_gguf_array_get(const ramet_gguf *gguf, const char *key, ramet_gguf_type type, ramet_gguf_array *out,
                                   ramet_error *error);
+/* The string at *at, which moves on to the next; at most array.n times. The file's own bytes are the only copy. */
+ramet_gguf_string ramet_gguf_next_string(const uint8_t **at);
 
 #endif

@@ -9,10 +9,9 @@
 typedef struct gguf_value {
     ramet_gguf_string key; /* first: indexes point here */
     ramet_gguf_type type;
-    ramet_gguf_type element;    /* of an array */
-    uint64_t n;                 /* elements of an array, bytes of a string */
-    const uint8_t *data;        /* inside the mapping */
-    ramet_gguf_string *strings; /* owned; for arrays of strings */
+    ramet_gguf_type element; /* of an array */
+    uint64_t n;              /* elements of an array, bytes of a string */
+    const uint8_t *data;     /* inside the mapping */
 } gguf_value;
 
 typedef struct gguf_part {

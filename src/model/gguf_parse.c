@@ -142,10 +142,9 @@ static ramet_status read_array(cursor *c, gguf_value *v) {
         c->at += v->n * value_bytes[element];
         return v->element == RAMET_GGUF_BOOL ? check_bools(c, v, v->n) : RAMET_OK;
     }
-    v->strings = ramet_alloc((size_t)v->n, sizeof *v->strings);
-    if (!v->strings) return fail_value(c, v, RAMET_E_NO_MEMORY, "does not fit in memory");
+    ramet_gguf_string s;
     for (uint64_t i = 0; i < v->n; i++)
-        if (!read_string(c, &v->strings[i])) return fail_value_at_end(c, v);
+        if (!read_string(c, &s)) return fail_value_at_end(c, v);
     return RAMET_OK;
 }
 
@@ -175,8 +174,8 @@ static ramet_status read_metadata(cursor *c, gguf_part *part, uint64_t n) {
     for (uint64_t i = 0; i < n; i++) {
         gguf_value *v = &part->values[part->n_values];
         RAMET_TRY(read_name(c, "key", i, &v->key));
-        part->n_values++; /* from here on its strings are freed with the part */
         RAMET_TRY(read_value(c, v));
+        part->n_values++;
     }
     const ramet_gguf_string *twice;
     part->by_key = ramet_gguf_index(part->values, part->n_values, sizeof *part->values, &twice);

@@ -117,6 +117,12 @@ ramet_status ramet_gguf_array_get(const ramet_gguf *gguf, const char *key, ramet
     if (!v) return fail_missing(part, key, error);
     if (v->type != RAMET_GGUF_ARRAY) return fail_key(part, key, "is not an array", error);
     if (v->element != type) return fail_key(part, key, "is an array of another type", error);
-    *out = (ramet_gguf_array){.type = type, .n = v->n, .data = v->data, .strings = v->strings};
+    *out = (ramet_gguf_array){.type = type, .n = v->n, .data = v->data};
     return RAMET_OK;
+}
+
+ramet_gguf_string ramet_gguf_next_string(const uint8_t **at) {
+    ramet_gguf_string s = {.data = (const char *)*at + 8, .bytes = ramet_gguf_load(*at, 8)};
+    *at += 8 + s.bytes;
+    return s;
 }

@@ -63,6 +63,7 @@ typedef struct ramet_weights {
     const float *output_norm;
     uint64_t bytes; /* memory of all repacked and float tensors */
     uint64_t n_params;
+    uint64_t repack_nanoseconds, digest_nanoseconds; /* both from the same start */
     char types[128];
     uint8_t sha256[32]; /* identity: file(s), and the adapter's bytes and scale */
     /* private: memory that the pointers above lie in */

@@ -4,10 +4,12 @@
  * Refuses to know what a layer computes. */
 #include "model/weights_internal.h"
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "numerics/panel.h"
 
 #include <math.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,6 +27,9 @@ typedef struct filling {
     uint8_t *region;
     task *tasks;
     size_t n, capacity;
+    uint64_t start;
+    uint64_t digest_nanoseconds;
+    _Atomic uint64_t repack_nanoseconds; /* until now: the task that ends last says it last */
     uint8_t digest[32];
     ramet_status digest_status;
     ramet_error digest_error;
@@ -48,14 +53,7 @@ static void pack_panel(const filling *f, const weight_item *item, uint32_t panel
     ramet_panel_pack(item->matrix->dtype, rows, n, item->n_k, out);
 }
 
-static void run_task(void *user, uint32_t index, uint32_t worker) {
-    (void)worker;
-    filling *f = user;
-    if (index == 0) {
-        f->digest_status = ramet_gguf_digest(f->gguf, f->digest, &f->digest_error);
-        return;
-    }
-    const task *t = &f->tasks[index - 1];
+static void fill_item(const filling *f, const task *t) {
     const weight_item *item = t->item;
     uint64_t row_bytes = item->tensor->bytes / item->n_rows;
     if (item->vector) {
@@ -68,6 +66,19 @@ static void run_task(void *user, uint32_t index, uint32_t worker) {
              off = (uint64_t)t->first_panel * RAMET_LANES * row_bytes;
     uint64_t left = item->tensor->bytes - off;
     ramet_gguf_forget_range(f->gguf, item->tensor, off, rows_done < left ? rows_done : left);
+}
+
+static void run_task(void *user, uint32_t index, uint32_t worker) {
+    (void)worker;
+    filling *f = user;
+    if (index == 0) {
+        f->digest_status = ramet_gguf_digest(f->gguf, f->digest, &f->digest_error);
+        f->digest_nanoseconds = ramet_now_nanoseconds() - f->start;
+        return;
+    }
+    fill_item(f, &f->tasks[index - 1]);
+    uint64_t now = ramet_now_nanoseconds() - f->start, latest = atomic_load(&f->repack_nanoseconds);
+    while (latest < now && !atomic_compare_exchange_weak(&f->repack_nanoseconds, &latest, now)) continue;
 }
 
 static bool add_task(filling *f, task t) {
@@ -105,12 +116,14 @@ static void place(ramet_weights *w, const weight_plan *plan, uint8_t *region) {
 
 static ramet_status fill(const ramet_gguf *gguf, ramet_weights *w, const weight_plan *plan, ramet_pool *pool,
                          ramet_error *error) {
-    filling f = {.gguf = gguf, .region = w->memory->region};
+    filling f = {.gguf = gguf, .region = w->memory->region, .start = ramet_now_nanoseconds()};
     bool ok = true;
     for (size_t i = 0; i < plan->n && ok; i++) ok = add_tasks(&f, &plan->items[i]);
     if (ok && f.n < UINT32_MAX) {
         ramet_pool_run(pool, (uint32_t)f.n + 1, run_task, &f);
         memcpy(w->sha256, f.digest, sizeof f.digest);
+        w->repack_nanoseconds = f.repack_nanoseconds;
+        w->digest_nanoseconds = f.digest_nanoseconds;
         if (f.digest_status != RAMET_OK && error) *error = f.digest_error;
     } else {
         f.digest_status = ramet_fail(error, RAMET_E_NO_MEMORY, "no memory to load %s", ramet_gguf_path(gguf));

@@ -1,6 +1,5 @@
 /* sample.c - the filters and the draw; see sample.h. */
 #include "sample/sample.h"
-#include "base/memory.h"
 #include "numerics/math.h"
 
 #include <float.h>
@@ -145,26 +144,20 @@ static ramet_status check_parameters(const ramet_sampler *s, ramet_error *error)
     return RAMET_OK;
 }
 
+size_t ramet_sample_scratch_bytes(uint32_t n_vocab) {
+    return n_vocab * (sizeof(ramet_candidate) + sizeof(float));
+}
+
 ramet_status ramet_sample(ramet_sampler *sampler, const float *logits, uint32_t n_vocab, const int32_t *recent,
-                          size_t n_recent, int32_t *out_token, float *out_logprob, ramet_error *error) {
+                          size_t n_recent, void *scratch, int32_t *out_token, float *out_logprob, ramet_error *error) {
     *out_token = -1;
     if (n_vocab == 0) return ramet_fail(error, RAMET_E_ARGUMENT, "cannot sample from an empty vocabulary");
     RAMET_TRY(check_parameters(sampler, error));
-    float *scratch = ramet_alloc(n_vocab, sizeof *scratch);
-    ramet_candidate *candidates = ramet_alloc(n_vocab, sizeof *candidates);
-    ramet_status status = RAMET_OK;
-    if (!scratch || !candidates) {
-        status = ramet_fail(error, RAMET_E_NO_MEMORY, "no memory to sample from %u tokens", n_vocab);
-    } else {
-        uint32_t n = ramet_sample_filter(sampler, logits, n_vocab, recent, n_recent, scratch, candidates);
-        if (n == 0) {
-            status = ramet_fail(error, RAMET_E_FAILED, "no logit is a number; the model file may be damaged");
-        } else {
-            *out_token = draw(sampler, candidates, n);
-            if (out_logprob) *out_logprob = log_probability(logits, n_vocab, *out_token);
-        }
-    }
-    free(scratch);
-    free(candidates);
-    return status;
+    ramet_candidate *candidates = scratch;
+    float *penalised = (float *)(void *)(candidates + n_vocab);
+    uint32_t n = ramet_sample_filter(sampler, logits, n_vocab, recent, n_recent, penalised, candidates);
+    if (n == 0) return ramet_fail(error, RAMET_E_FAILED, "no logit is a number; the model file may be damaged");
+    *out_token = draw(sampler, candidates, n);
+    if (out_logprob) *out_logprob = log_probability(logits, n_vocab, *out_token);
+    return RAMET_OK;
 }

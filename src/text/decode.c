@@ -1,7 +1,7 @@
 /* decode.c - from ids to text: a whole sequence at once, or token by token in whole characters.
  * Invariant: what a stream gives, joined, is what ramet_vocab_decode gives, but for bytes that are not UTF-8, which
  * come out as U+FFFD (one for each longest beginning of a character, as browsers do it). */
-#include "text/utf8.h"
+#include "base/utf8.h"
 #include "text/vocab.h"
 
 #include "base/memory.h"
@@ -82,7 +82,7 @@ void ramet_stream_destroy(ramet_stream **s) {
 }
 
 static size_t write_replacement(char *out) {
-    memcpy(out, RAMET_TEXT_REPLACEMENT, 3);
+    memcpy(out, RAMET_UTF8_REPLACEMENT, 3);
     return 3;
 }
 
@@ -90,9 +90,9 @@ static size_t write_replacement(char *out) {
 static size_t release_characters(ramet_stream *s) {
     size_t at = 0, n_out = 0, n;
     while (at < s->n_held) {
-        ramet_text_char kind = ramet_text_scan(s->held + at, s->n_held - at, &n);
-        if (kind == RAMET_TEXT_CUT) break;
-        if (kind == RAMET_TEXT_BROKEN) {
+        ramet_utf8 kind = ramet_utf8_scan(s->held + at, s->n_held - at, &n);
+        if (kind == RAMET_UTF8_CUT) break;
+        if (kind == RAMET_UTF8_BROKEN) {
             n_out += write_replacement(s->out + n_out);
         } else {
             memcpy(s->out + n_out, s->held + at, n);

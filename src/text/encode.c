@@ -7,8 +7,8 @@
  * Bytes that are not UTF-8, one rule per kind. Byte level: each is a word of its own, so that decoding gives it back; a
  * byte that the vocabulary cannot spell becomes U+FFFD. SentencePiece: each is its byte token, like a character without
  * a piece. SentencePiece does not tell U+2581 from a space: both are what the model knows as a space. */
+#include "base/utf8.h"
 #include "text/merge.h"
-#include "text/utf8.h"
 
 #include "base/memory.h"
 
@@ -45,7 +45,7 @@ static bool encode_word(encoder *e, const char *word, size_t bytes) {
 
 static ramet_status encode_bytes_fragment(encoder *e, const char *text, size_t bytes) {
     for (size_t at = 0; at < bytes;) {
-        size_t valid = ramet_text_valid_bytes(text + at, bytes - at);
+        size_t valid = ramet_utf8_valid_bytes(text + at, bytes - at);
         for (size_t from = 0, end; from < valid; from = end) {
             RAMET_TRY(ramet_text_splitter_next(e->splitter, text + at, valid, from, &end, e->error));
             RAMET_TRY(fail_memory(e, encode_word(e, text + at + from, end - from)));
@@ -68,7 +68,7 @@ static bool add_character(encoder *e, const char *text, size_t bytes, bool whole
 
 static ramet_status encode_pieces_fragment(encoder *e, const char *text, size_t bytes) {
     for (size_t at = 0, n; at < bytes; at += n) {
-        bool whole = ramet_text_scan(text + at, bytes - at, &n) == RAMET_TEXT_WHOLE;
+        bool whole = ramet_utf8_scan(text + at, bytes - at, &n) == RAMET_UTF8_WHOLE;
         RAMET_TRY(fail_memory(e, add_character(e, text + at, n, whole)));
     }
     return fail_memory(e, ramet_text_merger_run(&e->merger));

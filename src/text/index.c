@@ -30,8 +30,7 @@ uint64_t ramet_text_mix(uint64_t key) {
     return key ^ (key >> 32);
 }
 
-bool ramet_text_index_create(const ramet_text_slice *pieces, const uint64_t *hashes, uint32_t room,
-                             ramet_text_index *out) {
+bool ramet_text_index_create(ramet_text_pieces pieces, const uint64_t *hashes, uint32_t room, ramet_text_index *out) {
     size_t slots = 16;
     while (slots < (size_t)room * 2) slots *= 2;
     *out = (ramet_text_index){.pieces = pieces, .hashes = hashes, .mask = slots - 1};
@@ -44,6 +43,10 @@ void ramet_text_index_destroy(ramet_text_index *index) {
     index->slots = NULL;
 }
 
+size_t ramet_text_index_bytes(const ramet_text_index *index) {
+    return index->slots ? (index->mask + 1) * sizeof *index->slots : 0;
+}
+
 static bool is_joined(ramet_text_slice piece, ramet_text_slice left, ramet_text_slice right) {
     if (piece.bytes != left.bytes + right.bytes) return false;
     if (left.bytes != 0 && memcmp(piece.data, left.data, left.bytes) != 0) return false;
@@ -54,7 +57,8 @@ int32_t ramet_text_index_find(const ramet_text_index *index, uint64_t hash, rame
                               ramet_text_slice right) {
     for (size_t at = (size_t)ramet_text_mix(hash) & index->mask; index->slots[at]; at = (at + 1) & index->mask) {
         uint32_t id = index->slots[at] - 1;
-        if (index->hashes[id] == hash && is_joined(index->pieces[id], left, right)) return (int32_t)id;
+        if (index->hashes[id] == hash && is_joined(ramet_text_piece(&index->pieces, id), left, right))
+            return (int32_t)id;
     }
     return -1;
 }
@@ -65,7 +69,8 @@ int64_t ramet_text_index_add(ramet_text_index *index, uint32_t id) {
         uint32_t other = index->slots[at] - 1;
         if (probes == MAX_PROBES) return RAMET_TEXT_CROWDED;
         if (index->hashes[other] != index->hashes[id]) continue;
-        if (is_joined(index->pieces[other], index->pieces[id], (ramet_text_slice){"", 0})) return other;
+        ramet_text_slice mine = ramet_text_piece(&index->pieces, id), its = ramet_text_piece(&index->pieces, other);
+        if (is_joined(its, mine, (ramet_text_slice){"", 0})) return other;
     }
     index->slots[at] = id + 1;
     return -1;

@@ -61,6 +61,7 @@ void ramet_vocab_piece(const ramet_vocab *vocab, int32_t token, bool special, co
 ramet_status ramet_vocab_decode(const ramet_vocab *vocab, const int32_t *tokens, size_t n, bool special, char **out,
                                 size_t *out_bytes, ramet_error *error);
 
+uint64_t ramet_vocab_bytes(const ramet_vocab *vocab); /* memory, but for the compiled pattern */
 uint32_t ramet_vocab_size(const ramet_vocab *vocab);
 int32_t ramet_vocab_bos(const ramet_vocab *vocab);
 int32_t ramet_vocab_eos(const ramet_vocab *vocab);

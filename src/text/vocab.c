@@ -78,7 +78,7 @@ static ramet_status build_from_names(ramet_vocab *v, const ramet_vocab_source *s
     ramet_text_index names = {0};
     uint64_t *hashes = ramet_alloc(s->n_tokens, sizeof *hashes);
     ramet_status status = RAMET_OK;
-    if (!hashes || !ramet_text_index_create(s->pieces, hashes, s->n_tokens, &names))
+    if (!hashes || !ramet_text_index_create((ramet_text_pieces){.slices = s->pieces}, hashes, s->n_tokens, &names))
         status = ramet_fail(error, RAMET_E_NO_MEMORY, "no memory for the vocabulary");
     if (status == RAMET_OK) status = index_names(s, hashes, &names, error);
     if (status == RAMET_OK && v->byte_level) status = ramet_vocab_build_merges(v, s, &names, error);
@@ -93,9 +93,9 @@ static void mark_ends(ramet_vocab *v, const ramet_vocab_source *s) {
                                         "<end_of_turn>", "<eos>",         "</s>",       "<|end|>",    "<EOT>"};
     for (uint32_t id = 0; id < v->n_tokens; id++) {
         if (v->types[id] != RAMET_TOKEN_CONTROL) continue;
+        ramet_text_slice text = ramet_vocab_text(v, id);
         for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-            if (v->texts[id].bytes == strlen(names[i]) && memcmp(v->texts[id].data, names[i], v->texts[id].bytes) == 0)
-                v->ends[id] = 1;
+            if (text.bytes == strlen(names[i]) && memcmp(text.data, names[i], text.bytes) == 0) v->ends[id] = 1;
     }
     if (s->eos >= 0) v->ends[s->eos] = 1;
     if (s->eot >= 0) v->ends[s->eot] = 1;
@@ -110,12 +110,14 @@ static ramet_status build_vocab(ramet_vocab *v, const ramet_vocab_source *s, ram
     v->adds_bos = v->bos >= 0 && (s->add_bos < 0 ? usual : s->add_bos > 0);
     v->adds_space = !v->byte_level && s->add_space_prefix != 0; /* SentencePiece does unless the file says no */
     RAMET_TRY(ramet_vocab_build_texts(v, s, error));
-    RAMET_TRY(build_from_names(v, s, error));
+    /* in this order, since an allocator keeps for small ones what a large one of the same size gave back */
     RAMET_TRY(ramet_vocab_build_index(v, error));
+    RAMET_TRY(build_from_names(v, s, error));
     if (!v->byte_level) RAMET_TRY(ramet_vocab_build_ranks(v, s, error));
     RAMET_TRY(ramet_vocab_build_bytes(v, error));
     RAMET_TRY(ramet_vocab_build_specials(v, error));
     mark_ends(v, s);
+    ramet_vocab_finish_build(v);
     return ramet_vocab_build_digest(v, s, error);
 }
 
@@ -140,14 +142,23 @@ void ramet_vocab_destroy(ramet_vocab **vocab) {
     ramet_text_index_destroy(&v->index);
     free(v->ranks);
     free(v->merges);
+    free(v->merge_slots);
     free(v->powers);
     free(v->hashes);
     free(v->ends);
     free(v->types);
-    free(v->texts);
+    free(v->offs);
     free(v->arena);
     free(v);
     *vocab = NULL;
+}
+
+uint64_t ramet_vocab_bytes(const ramet_vocab *v) {
+    uint64_t n = v->n_tokens, bytes = sizeof *v + v->offs[n] + 1 + (n + 1) * sizeof *v->offs + 2 * n;
+    if (v->hashes) bytes += n * sizeof *v->hashes + (RAMET_TEXT_MAX_PIECE + 1) * sizeof *v->powers;
+    if (v->ranks) bytes += n * sizeof *v->ranks;
+    if (v->merges) bytes += v->n_merges * sizeof *v->merges + (v->merge_mask + 1) * sizeof *v->merge_slots;
+    return bytes + ramet_text_index_bytes(&v->index) + v->specials.n * sizeof *v->specials.list;
 }
 
 uint32_t ramet_vocab_size(const ramet_vocab *vocab) {
@@ -175,6 +186,7 @@ void ramet_vocab_piece(const ramet_vocab *vocab, int32_t token, bool special, co
     *out_bytes = 0;
     if (token < 0 || (uint32_t)token >= vocab->n_tokens) return;
     if (!special && ramet_vocab_is_control(vocab, token)) return;
-    *out = vocab->texts[token].data;
-    *out_bytes = vocab->texts[token].bytes;
+    ramet_text_slice text = ramet_vocab_text(vocab, (uint32_t)token);
+    *out = text.data;
+    *out_bytes = text.bytes;
 }

@@ -11,9 +11,7 @@
 #define RAMET_TEXT_NO_RANK UINT32_MAX
 
 typedef struct ramet_text_merge {
-    uint64_t key;  /* 1 + (left << 32 | right); 0: empty slot */
-    uint32_t rank; /* place in the file: smaller goes first */
-    int32_t token; /* left and right joined */
+    int32_t left, right, token; /* left and right joined */
 } ramet_text_merge;
 
 struct ramet_vocab {
@@ -21,13 +19,17 @@ struct ramet_vocab {
     bool adds_bos, adds_space;
     uint32_t n_tokens;
     int32_t bos, eos;
-    ramet_text_slice *texts; /* by id, into `arena`; empty for pieces that stand for no text */
-    char *arena;
+    char *arena;           /* the texts in order of id; empty for pieces that stand for no text */
+    uint32_t *offs;        /* n_tokens + 1: where each begins */
     uint8_t *types, *ends; /* by id */
+    /* where texts are looked up: SentencePiece, and byte level with whole words; else let go when all is built */
     uint64_t *hashes, *powers;
-    ramet_text_index index;   /* tokens that merging may produce, by text */
-    ramet_text_merge *merges; /* byte level: open addressing by pair */
+    ramet_text_index index; /* tokens that merging may produce, by text */
+    /* byte level */
+    ramet_text_merge *merges; /* by rank, which is the place in the file: smaller goes first */
+    uint32_t *merge_slots;    /* open addressing by pair: rank + 1; 0: empty */
     size_t merge_mask;
+    uint32_t n_merges;
     uint32_t *ranks;          /* SentencePiece: from the scores; equal scores, equal ranks */
     int32_t byte_tokens[256]; /* -1: the vocabulary cannot spell this byte */
     int32_t replacement[3];   /* byte level: U+FFFD, for such bytes */
@@ -45,6 +47,8 @@ ramet_status ramet_vocab_build_merges(ramet_vocab *v, const ramet_vocab_source *
                                       ramet_error *error);
 ramet_status ramet_vocab_build_bytes(ramet_vocab *v, ramet_error *error);
 ramet_status ramet_vocab_build_specials(ramet_vocab *v, ramet_error *error);
+/* Lets go of what encoding with this vocabulary never asks. */
+void ramet_vocab_finish_build(ramet_vocab *v);
 
 /* digest.c */
 ramet_status ramet_vocab_build_digest(ramet_vocab *v, const ramet_vocab_source *source, ramet_error *error);
@@ -55,6 +59,10 @@ size_t ramet_text_copy_spaces(const char *text, size_t bytes, char *out);
 int32_t ramet_vocab_pair(const ramet_vocab *v, int32_t left, int32_t right, uint32_t *out_rank);
 /* The mergeable token with exactly this text, or -1. */
 int32_t ramet_vocab_find(const ramet_vocab *v, const char *text, size_t bytes);
+
+static inline ramet_text_slice ramet_vocab_text(const ramet_vocab *v, uint32_t id) {
+    return (ramet_text_slice){v->arena + v->offs[id], v->offs[id + 1] - v->offs[id]};
+}
 
 static inline bool ramet_vocab_is_control(const ramet_vocab *v, int32_t token) {
     return v->types[token] == RAMET_TOKEN_CONTROL || v->types[token] == RAMET_TOKEN_UNKNOWN;

@@ -19,8 +19,10 @@ static void touch(const ramet_gguf *gguf) {
     }
     ramet_gguf_array tokens;
     if (ramet_gguf_array_get(gguf, "tokenizer.ggml.tokens", RAMET_GGUF_STRING, &tokens, NULL) == RAMET_OK)
-        for (uint64_t i = 0; i < tokens.n; i++)
-            for (uint64_t k = 0; k < tokens.strings[i].bytes; k++) sum += (unsigned char)tokens.strings[i].data[k];
+        for (uint64_t i = 0; i < tokens.n; i++) {
+            ramet_gguf_string s = ramet_gguf_next_string(&tokens.data);
+            for (uint64_t k = 0; k < s.bytes; k++) sum += (unsigned char)s.data[k];
+        }
     sink = sum;
 }
 

@@ -1,5 +1,5 @@
 /* utf8.c - see utf8.h. */
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -19,7 +19,7 @@ static size_t promised_bytes(uint8_t first, uint8_t *low, uint8_t *high) {
     return 4;
 }
 
-ramet_text_char ramet_text_scan(const char *text, size_t bytes, size_t *out_bytes) {
+ramet_utf8 ramet_utf8_scan(const char *text, size_t bytes, size_t *out_bytes) {
     const uint8_t *p = (const uint8_t *)text;
     uint8_t low, high;
     size_t wanted = promised_bytes(p[0], &low, &high), have = 1;
@@ -28,12 +28,12 @@ ramet_text_char ramet_text_scan(const char *text, size_t bytes, size_t *out_byte
         low = 0x80, high = 0xBF;
     }
     *out_bytes = have;
-    if (have == wanted) return RAMET_TEXT_WHOLE;
-    return wanted != 0 && have == bytes ? RAMET_TEXT_CUT : RAMET_TEXT_BROKEN;
+    if (have == wanted) return RAMET_UTF8_WHOLE;
+    return wanted != 0 && have == bytes ? RAMET_UTF8_CUT : RAMET_UTF8_BROKEN;
 }
 
-size_t ramet_text_valid_bytes(const char *text, size_t bytes) {
+size_t ramet_utf8_valid_bytes(const char *text, size_t bytes) {
     size_t at = 0, n;
-    while (at < bytes && ramet_text_scan(text + at, bytes - at, &n) == RAMET_TEXT_WHOLE) at += n;
+    while (at < bytes && ramet_utf8_scan(text + at, bytes - at, &n) == RAMET_UTF8_WHOLE) at += n;
     return at;
 }
