@@ -24,7 +24,7 @@ ABOUT_RUN = ("read_bytes_per_second", "copy_bytes_per_second", "page_bytes")
 
 
 def run_ramet(options, group, run):
-    out = group.ramet_bench(options, "--branches", options.branches, "--forks", options.forks)
+    out = group.ramet_bench(options, "--branches", options.branches, "--forks", options.forks, reps=3)
     for row in out["rows"]:
         branches = row["count"] if row["name"] == "branches" else 0
         for key in FIGURES[row["name"]]:

@@ -76,10 +76,11 @@ class Group:
     def add(self, program, figure, run, value, branches=0):
         self.rows.append(results.Row(*self.key, branches, program, figure, run, value))
 
-    def ramet_bench(self, options, *words):
-        """One repetition of `ramet bench` as JSON."""
+    def ramet_bench(self, options, *words, reps=1):
+        """`ramet bench` as JSON; the median of each figure when there are repetitions."""
         shape = ["-m", self.model, "--threads", self.threads, "--prompt", self.tokens, "--gen", options.gen]
-        out = run_json([options.ramet, "bench", *shape, *words, "--reps", 1, "--json"])
+        limit = ["--kernels", options.kernels] if options.kernels else []
+        out = run_json([options.ramet, "bench", *shape, *limit, *words, "--reps", reps, "--json"])
         self.say("build", f"ramet {out['version']}, {out['build']}", "ramet")
         return out
 
@@ -92,6 +93,7 @@ def arguments(description, prompts, gen, runs):
     parser.add_argument("--prompts", default=prompts, help=f"lengths of prompts in tokens (default {prompts})")
     parser.add_argument("--gen", type=int, default=gen, help=f"tokens to decode behind each (default {gen})")
     parser.add_argument(f"--{runs}", dest="runs", type=int, default=5, help="default 5")
+    parser.add_argument("--kernels", help="ramet's option: nothing faster than avx2, say; give it a CSV of its own")
     parser.add_argument("--csv", type=Path, default=default_csv(), help="default: bench/<machine>.csv")
     parser.add_argument("models", type=Path, nargs="+", metavar="MODEL.gguf")
     return parser

@@ -4,7 +4,7 @@
     bench/tables.py [CSV] [--into bench/RESULTS.md]
 
 Without --into all tables go to standard output. With it, what stands between the lines `<!-- table: NAME -->` and
-`<!-- end -->` of that file is replaced. A cell is the median of the runs, with the range in brackets; a ratio is the
+`<!-- end -->` of that file is replaced; `<!-- table: NAME of OTHER.csv -->` is made from a file beside the CSV. A cell is the median of the runs, with the range in brackets; a ratio is the
 median of the pairs' ratios.
 """
 
@@ -154,15 +154,17 @@ def process(rows):
 TABLES = {make.__name__: make for make in (conditions, bars, speed, state, batches, memory, process)}
 
 
-def fill(document, rows):
-    """The document with its marked tables made anew."""
+def fill(document, rows, folder):
+    """The document with its marked tables made anew; those `of` another CSV from the one of that name in `folder`."""
 
     def block(match):
-        if match[1] not in TABLES:
-            sys.exit(f"no table is called '{match[1]}'; there are {', '.join(TABLES)}")
-        return f"<!-- table: {match[1]} -->\n{TABLES[match[1]](rows)}\n<!-- end -->"
+        mark, name, other = match.groups()
+        if name not in TABLES:
+            sys.exit(f"no table is called '{name}'; there are {', '.join(TABLES)}")
+        made = TABLES[name](results.read(folder / other) if other else rows)
+        return f"{mark}\n{made}\n<!-- end -->"
 
-    return re.sub(r"<!-- table: (\w+) -->\n.*?<!-- end -->", block, document, flags=re.DOTALL)
+    return re.sub(r"(<!-- table: (\w+)(?: of (\S+))? -->)\n.*?<!-- end -->", block, document, flags=re.DOTALL)
 
 
 def main():
@@ -172,7 +174,8 @@ def main():
     options = parser.parse_args()
     rows = results.read(options.csv)
     if options.into:
-        options.into.write_text(fill(options.into.read_text(encoding="utf-8"), rows), encoding="utf-8")
+        document = options.into.read_text(encoding="utf-8")
+        options.into.write_text(fill(document, rows, options.csv.parent), encoding="utf-8")
     else:
         print("\n\n".join(make(rows) for make in TABLES.values()))
 

@@ -35,8 +35,13 @@ ptrdiff_t record_difference(const record *a, const record *b);
 void *need(size_t n, size_t size);
 /* Seconds per call, the best of some runs of 20 ms or more. */
 double time_calls(void (*call)(void *user), void *user);
-/* Seconds per call of one such run. */
-double time_once(void (*call)(void *user), void *user);
+
+/* Two ways to do the same, timed turn about so that both meet the same machine: medians of many turns. */
+typedef struct comparison {
+    double seconds[2];      /* per call of a and of b */
+    double more, low, high; /* per cent that a takes more than b in one turn: median, quartiles */
+} comparison;
+comparison compare_calls(void (*call)(void *user), void *a, void *b);
 
 enum { BENCH_CACHED, BENCH_STREAMED, BENCH_KINDS };
 

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DIM = 64, SEGMENT = 64, MAX_QUERIES = 192, HEADS = 3, LAYERS = 12, POSITIONS = 2048, TURNS = 10 };
+enum { DIM = 64, SEGMENT = 64, MAX_QUERIES = 192, HEADS = 3, LAYERS = 12, POSITIONS = 2048 };
 enum { TILE = SEGMENT * DIM }; /* floats of K, or V, of a head's segment */
 
 /* The work of a turn: n_q queries over all positions of `n_heads` heads (each layer has its own). */
@@ -95,17 +95,11 @@ static void *map_floats(size_t n) {
     return p;
 }
 
-/* Seconds of two walks, the best of TURNS each. */
-static void race(walk *a, walk *b, uint32_t n_q, double best[2]) {
-    walk *both[2] = {a, b};
-    best[0] = best[1] = 1e9;
-    for (int turn = 0; turn < 2 * TURNS; ++turn) {
-        walk *w = both[turn % 2];
-        w->n_q = n_q;
-        memset(w->hi, (int)w->segment, n_q);
-        const double seconds = time_once(walk_all, w);
-        if (seconds < best[turn % 2]) best[turn % 2] = seconds;
-    }
+static comparison compare_walks(walk *a, walk *b, uint32_t n_q) {
+    a->n_q = b->n_q = n_q;
+    memset(a->hi, (int)a->segment, n_q);
+    memset(b->hi, (int)b->segment, n_q);
+    return compare_calls(walk_all, a, b);
 }
 
 static void bench_pages(const ramet_kernels *table, uint32_t page_tokens) {
@@ -123,11 +117,10 @@ static void bench_pages(const ramet_kernels *table, uint32_t page_tokens) {
         paged.pages[j] = (uint8_t *)page_memory + i * paged.layout.page_bytes;
     }
     for (uint32_t n_q = 3; n_q <= MAX_QUERIES; n_q *= 8) {
-        double best[2];
-        race(&flat, &paged, n_q, best);
-        printf("%s, pages of %2u, %3u queries of %u positions: flat %.2f ms, pages %.2f ms: pages cost %+.1f %%\n",
-               table->name, page_tokens, n_q, POSITIONS, best[0] * 1e3, best[1] * 1e3,
-               (best[1] / best[0] - 1.0) * 100.0);
+        const comparison c = compare_walks(&paged, &flat, n_q);
+        printf("%s, pages of %2u, %3u queries of %u positions: flat %.2f ms, pages %.2f ms: pages cost %+.1f %% "
+               "(%+.1f .. %+.1f)\n",
+               table->name, page_tokens, n_q, POSITIONS, c.seconds[1] * 1e3, c.seconds[0] * 1e3, c.more, c.low, c.high);
         fflush(stdout);
     }
     free(paged.pages), free_walk(&flat), free_walk(&paged);
@@ -143,12 +136,13 @@ static void bench_order(const ramet_kernels *exact, const ramet_kernels *freed, 
     float *memory = map_floats(n_floats);
     a.flat = b.flat = memory;
     b.segment = 2 * SEGMENT;
-    for (uint32_t n_q = 1; n_q <= 32; n_q *= 32) {
-        double best[2];
-        race(&a, &b, n_q, best);
-        printf(
-            "attention, %2u queries, K and V from %s: exact %.1f us, order freed %.1f us: exactness costs %+.1f %%\n",
-            n_q, from_memory ? "memory" : "a cache", best[0] * 1e6, best[1] * 1e6, (best[0] / best[1] - 1.0) * 100.0);
+    static const uint32_t queries[] = {1, 3, 24, MAX_QUERIES};
+    for (size_t i = 0; i < sizeof queries / sizeof *queries; ++i) {
+        const comparison c = compare_walks(&a, &b, queries[i]);
+        printf("attention, %3u queries, K and V from %s: exact %.1f us, order freed %.1f us: exactness costs %+.1f %% "
+               "(%+.1f .. %+.1f)\n",
+               queries[i], from_memory ? "memory" : "a cache", c.seconds[0] * 1e6, c.seconds[1] * 1e6, c.more, c.low,
+               c.high);
         fflush(stdout);
     }
     free_walk(&a), free_walk(&b);

@@ -194,50 +194,73 @@ static void call_matmul(void *user) {
     if (b->next == b->n_panels) b->next = 0;
 }
 
-/* Seconds per panel of 16 x 1536; the weights are passed over again and again. */
-static double time_matmul(const kernel_case *self, const ramet_kernels *table, uint32_t n_cols, size_t n_panels) {
-    const uint32_t n_k = 1536;
+enum { BENCH_K = 1536 };
+
+/* Panels of 16 x 1536, passed over again and again. */
+static matmul_bench make_bench(const kernel_case *self, const ramet_kernels *table, uint32_t n_cols, size_t n_panels) {
     rng r = {.ordinary = true};
     matmul_bench b = {.self = self, .table = table, .n_panels = n_panels, .n_cols = n_cols};
-    b.panel_bytes = (size_t)ramet_panel_bytes(self->dtype, n_k);
+    b.panel_bytes = (size_t)ramet_panel_bytes(self->dtype, BENCH_K);
     b.weights = need(n_panels, b.panel_bytes);
-    fill_panel(&r, self->dtype, n_k, b.weights);
+    fill_panel(&r, self->dtype, BENCH_K, b.weights);
     for (size_t i = 1; i < n_panels; ++i) memcpy(b.weights + i * b.panel_bytes, b.weights, b.panel_bytes);
-    b.in = make_acts(&r, ramet_act_kind_of(self->dtype), n_k, n_cols);
+    b.in = make_acts(&r, ramet_act_kind_of(self->dtype), BENCH_K, n_cols);
     b.out = need((size_t)n_cols * 2 * RAMET_LANES, sizeof *b.out);
+    return b;
+}
+
+static void free_bench(matmul_bench *b) {
+    free(b->out);
+    free_acts(&b->in);
+    free(b->weights);
+}
+
+/* Seconds per panel. */
+static double time_matmul(const kernel_case *self, const ramet_kernels *table, uint32_t n_cols, size_t n_panels) {
+    matmul_bench b = make_bench(self, table, n_cols, n_panels);
     const double seconds = time_calls(call_matmul, &b);
-    free(b.out);
-    free_acts(&b.in);
-    free(b.weights);
+    free_bench(&b);
     return seconds / (is_pair(self) ? 2 : 1);
 }
 
 /* Cached: 4 panels, 64 columns. Streamed: one column, weights of 512 MiB, more than most caches. */
 static double bench_matmul(const kernel_case *self, const ramet_kernels *table, int kind) {
-    const size_t panel_bytes = (size_t)ramet_panel_bytes(self->dtype, 1536);
-    if (kind == BENCH_CACHED) return 1536e-9 * RAMET_LANES * 64 / time_matmul(self, table, 64, 4);
+    const size_t panel_bytes = (size_t)ramet_panel_bytes(self->dtype, BENCH_K);
+    if (kind == BENCH_CACHED) return 1e-9 * BENCH_K * RAMET_LANES * 64 / time_matmul(self, table, 64, 4);
     if (is_pair(self)) return 0.0;
     return (double)panel_bytes * 1e-9 / time_matmul(self, table, 1, ((size_t)512 << 20) / panel_bytes);
 }
 
+#if defined(__x86_64__)
+/* The two ways on the same weights and activations. */
+static void compare_freed(const kernel_case *k, const ramet_kernels *exact, const ramet_kernels *freed,
+                          uint32_t n_cols) {
+    matmul_bench a = make_bench(k, exact, n_cols, 4), b = a;
+    b.table = freed;
+    const comparison c = compare_calls(call_matmul, &a, &b);
+    printf("%-16s %2u columns: exact %6.2f us, order freed %6.2f us: exactness costs %+.1f %% (%+.1f .. %+.1f)\n",
+           k->name, n_cols, c.seconds[0] * 1e6, c.seconds[1] * 1e6, c.more, c.low, c.high);
+    fflush(stdout);
+    free_bench(&a);
+}
+#endif
+
+/* One column is decode, 8 are branches, pairs of panels take many: prefill. */
 void bench_freed(const char *only) {
 #if defined(__x86_64__)
     ramet_kernels exact, freed;
     if (!ramet_kernels_init(&exact, "avx512")) return;
     freed = exact;
     ramet_matmul_fill_freed(&freed);
-    for (const kernel_case *k = matmul_cases; k->name; ++k)
-        for (uint32_t n_cols = is_pair(k) ? 64 : 1; n_cols < (is_pair(k) ? 65 : 9) && k->dtype; n_cols += 7) {
-            double best[2] = {1.0, 1.0}; /* of turns, so that both meet the same machine */
-            if (ramet_act_kind_of(k->dtype) == RAMET_ACT_F32 || (only && !strstr(k->name, only))) continue;
-            for (int turn = 0; turn < 6; ++turn) {
-                const double seconds = time_matmul(k, turn % 2 ? &freed : &exact, n_cols, 4);
-                if (seconds < best[turn % 2]) best[turn % 2] = seconds;
-            }
-            printf("%-16s %2u columns: exact %6.2f us, order freed %6.2f us: exactness costs %+.1f %%\n", k->name,
-                   n_cols, best[0] * 1e6, best[1] * 1e6, (best[0] / best[1] - 1.0) * 100.0);
-            fflush(stdout);
+    for (const kernel_case *k = matmul_cases; k->run == run_matmul; ++k) {
+        if (ramet_act_kind_of(k->dtype) == RAMET_ACT_F32 || (only && !strstr(k->name, only))) continue;
+        if (is_pair(k)) {
+            compare_freed(k, &exact, &freed, 64);
+            continue;
         }
+        compare_freed(k, &exact, &freed, 1);
+        compare_freed(k, &exact, &freed, 8);
+    }
 #else
     (void)only;
 #endif

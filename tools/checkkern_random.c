@@ -119,20 +119,44 @@ static double time_run(void (*call)(void *user), void *user, uint64_t n) {
     return (double)(clock() - start) / CLOCKS_PER_SEC;
 }
 
-double time_once(void (*call)(void *user), void *user) {
+/* How many calls take so long. */
+static uint64_t count_calls(void (*call)(void *user), void *user, double seconds) {
     uint64_t n = 1;
-    double seconds;
-    while ((seconds = time_run(call, user, n)) < 0.02) n *= 2;
-    return seconds / (double)n;
+    while (time_run(call, user, n) < seconds) n *= 2;
+    return n;
 }
 
 double time_calls(void (*call)(void *user), void *user) {
-    uint64_t n = 1;
-    while (time_run(call, user, n) < 0.02) n *= 2;
+    const uint64_t n = count_calls(call, user, 0.02);
     double best = time_run(call, user, n);
     for (int i = 0; i < 7; ++i) {
         const double seconds = time_run(call, user, n);
         if (seconds < best) best = seconds;
     }
     return best / (double)n;
+}
+
+static int order_doubles(const void *a, const void *b) {
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+comparison compare_calls(void (*call)(void *user), void *a, void *b) {
+    enum { TURNS = 201 }; /* short ones: the machine changes from one to the next, seldom within one */
+    const uint64_t n = count_calls(call, a, 0.001);
+    double seconds[2][TURNS], more[TURNS];
+    for (int turn = 0; turn < TURNS; ++turn) {
+        for (int i = 0; i < 2; ++i) { /* every other turn in the other order */
+            const int side = (turn + i) % 2;
+            seconds[side][turn] = time_run(call, side ? b : a, n) / (double)n;
+        }
+        more[turn] = (seconds[0][turn] / seconds[1][turn] - 1.0) * 100.0;
+    }
+    qsort(seconds[0], TURNS, sizeof **seconds, order_doubles);
+    qsort(seconds[1], TURNS, sizeof **seconds, order_doubles);
+    qsort(more, TURNS, sizeof *more, order_doubles);
+    return (comparison){.seconds = {seconds[0][TURNS / 2], seconds[1][TURNS / 2]},
+                        .more = more[TURNS / 2],
+                        .low = more[TURNS / 4],
+                        .high = more[TURNS - 1 - TURNS / 4]};
 }

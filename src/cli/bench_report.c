@@ -69,9 +69,23 @@ static void write_memory(ramet_json *j, const ramet_bench *b) {
     ramet_json_u64(j, "file_bytes", b->s.info.file_bytes);
     ramet_json_u64(j, "weights_bytes", b->s.info.weights_bytes);
     ramet_json_u64(j, "scratch_bytes", b->s.engine_info.scratch_bytes);
+    ramet_json_u64(j, "vocab_bytes", b->s.info.vocab_bytes);
     ramet_json_u64(j, "kv_bytes", b->memory.kv_bytes);
     ramet_json_u64(j, "resident_bytes", b->memory.resident_bytes);
     ramet_json_u64(j, "peak_bytes", b->memory.peak_bytes);
+    ramet_json_object_end(j);
+}
+
+/* `engine` is what the load row has beside the model: the numerics_id, threads and buffers. */
+static void write_load(ramet_json *j, const ramet_bench *b) {
+    const ramet_model_info *m = &b->s.info;
+    ramet_json_object_begin(j, "load");
+    ramet_json_u64(j, "model_nanoseconds", m->load_nanoseconds);
+    ramet_json_u64(j, "parse_nanoseconds", m->parse_nanoseconds);
+    ramet_json_u64(j, "repack_nanoseconds", m->repack_nanoseconds);
+    ramet_json_u64(j, "digest_nanoseconds", m->digest_nanoseconds);
+    ramet_json_u64(j, "vocab_nanoseconds", m->vocab_nanoseconds);
+    ramet_json_u64(j, "engine_nanoseconds", b->ready_nanoseconds - m->load_nanoseconds);
     ramet_json_object_end(j);
 }
 
@@ -92,6 +106,7 @@ static void print_json(const ramet_bench *b) {
     ramet_json_u64(&j, "kv_bytes_per_token", b->s.engine_info.kv_bytes_per_token);
     ramet_json_u64(&j, "page_bytes", b->s.engine_info.page_bytes);
     write_memory(&j, b);
+    write_load(&j, b);
     ramet_json_u64(&j, "reps", b->o->bench_reps);
     ramet_json_array_begin(&j, "rows");
     for (size_t i = 0; i < b->n_rows; i++) write_row(&j, b, &b->rows[i]);
@@ -181,6 +196,17 @@ static void print_memory(const ramet_bench *b) {
            ramet_label_bytes(m->kv_bytes).text, ramet_label_bytes(m->peak_bytes).text);
 }
 
+static void print_load(const ramet_bench *b, const char *paragraph) {
+    const ramet_model_info *m = &b->s.info;
+    printf("load: file read %s; beside each other repack %s (%.2f GB/s), SHA-256 %s, tokenizer %s; engine %s\n%s",
+           ramet_label_duration(m->parse_nanoseconds).text, ramet_label_duration(m->repack_nanoseconds).text,
+           ramet_per_second((double)m->weights_bytes, m->repack_nanoseconds) / 1e9,
+           ramet_label_duration(m->digest_nanoseconds).text, ramet_label_duration(m->vocab_nanoseconds).text,
+           ramet_label_duration(b->ready_nanoseconds - m->load_nanoseconds).text, paragraph);
+    printf("holds: weights %s, scratch %s, tokenizer %s\n%s", ramet_label_bytes(m->weights_bytes).text,
+           ramet_label_bytes(b->s.engine_info.scratch_bytes).text, ramet_label_bytes(m->vocab_bytes).text, paragraph);
+}
+
 static void print_head(const ramet_bench *b, const char *paragraph) {
     static const char dot[] = " \xC2\xB7 ";
     const ramet_engine_info *e = &b->s.engine_info;
@@ -188,6 +214,7 @@ static void print_head(const ramet_bench *b, const char *paragraph) {
            b->s.info.arch, dot, e->threads, dot, e->kernels, dot, ramet_kv_name(e->kv), paragraph);
     printf("memory: reads %.1f GB/s, copies %.1f GB/s; medians of %" PRIu32 "\n%s", b->read_per_second / 1e9,
            b->copy_per_second / 1e9, b->o->bench_reps, paragraph);
+    print_load(b, paragraph);
     print_memory(b);
     putchar('\n');
 }

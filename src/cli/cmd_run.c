@@ -79,7 +79,9 @@ static ramet_status create_branches(ramet_run *r, ramet_error *error) {
     r->n_most = r->o->n_generate < room ? r->o->n_generate : room;
     r->branches = ramet_alloc(r->o->branches, sizeof *r->branches);
     r->items = ramet_alloc(r->o->branches, sizeof *r->items);
-    if (!r->branches || !r->items) return ramet_fail(error, RAMET_E_NO_MEMORY, "no memory for the branches");
+    r->scratch = ramet_alloc(1, ramet_sample_scratch_bytes(r->s.info.n_vocab));
+    if (!r->branches || !r->items || !r->scratch)
+        return ramet_fail(error, RAMET_E_NO_MEMORY, "no memory for the branches");
     r->n_branches = r->o->branches;
     for (uint32_t i = 0; i < r->n_branches; i++) RAMET_TRY(create_branch(r, i, error));
     ramet_drop(&r->root); /* from here on branch 0 may write where the prompt ended, when it is alone */
@@ -96,6 +98,7 @@ static void free_run(ramet_run *r) {
     }
     free(r->branches);
     free(r->items);
+    free(r->scratch);
     ramet_drop(&r->root);
     ramet_session_close(&r->s);
 }
@@ -132,8 +135,8 @@ static ramet_status step_branch(ramet_run *r, ramet_branch *b, ramet_error *erro
     if (b->n_tokens >= r->o->n_generate) return stop_branch(r, b, "length", error);
     RAMET_TRY(ramet_context_logits(b->context, &logits, error));
     size_t n_recent = n_seen < b->sampler.repeat_last ? n_seen : b->sampler.repeat_last;
-    RAMET_TRY(ramet_sample(&b->sampler, logits, r->s.info.n_vocab, b->history + n_seen - n_recent, n_recent, &token,
-                           &logprob, error));
+    RAMET_TRY(ramet_sample(&b->sampler, logits, r->s.info.n_vocab, b->history + n_seen - n_recent, n_recent, r->scratch,
+                           &token, &logprob, error));
     if (r->first_token_nanoseconds == 0) r->first_token_nanoseconds = ramet_now_nanoseconds();
     b->tokens[b->n_tokens++] = token;
     b->logprob += (double)logprob;

@@ -29,6 +29,7 @@ typedef struct ramet_run {
     uint32_t n_branches;
     ramet_branch *branches;
     ramet_batch_item *items;
+    void *scratch; /* of the sampler */
     uint64_t restore_nanoseconds, prefill_nanoseconds, first_token_nanoseconds, decode_nanoseconds;
     uint64_t n_decoded; /* tokens that went through the model after the prompt, all branches */
 } ramet_run;

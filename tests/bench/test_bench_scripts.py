@@ -135,7 +135,7 @@ class Tables(Case):
         document = (
             "before\n<!-- table: speed -->\nold\n<!-- end -->\nbetween\n<!-- table: bars -->\n<!-- end -->\nafter\n"
         )
-        filled = tables.fill(document, self.rows)
+        filled = tables.fill(document, self.rows, TINY.parent)
         self.assertEqual(
             filled,
             "before\n<!-- table: speed -->\n"
@@ -144,8 +144,15 @@ class Tables(Case):
             + tables.bars(self.rows)
             + "\n<!-- end -->\nafter\n",
         )
-        self.assertEqual(tables.fill(filled, self.rows), filled)
-        self.refused("no table is called 'sped'", tables.fill, "<!-- table: sped -->\n<!-- end -->", self.rows)
+        self.assertEqual(tables.fill(filled, self.rows, TINY.parent), filled)
+        sped = "<!-- table: sped -->\n<!-- end -->"
+        self.refused("no table is called 'sped'", tables.fill, sped, self.rows, TINY.parent)
+
+    def test_a_table_of_another_file(self):
+        document = f"<!-- table: speed of {TINY.name} -->\n<!-- end -->\n"
+        filled = tables.fill(document, [], TINY.parent)
+        self.assertIn(tables.speed(self.rows), filled)
+        self.assertEqual(tables.fill(filled, [], TINY.parent), filled)
 
     def test_a_missing_section_is_named(self):
         half = results.select(self.rows, section="speed")

@@ -615,7 +615,15 @@ class Measuring(Case):
         self.fails(2, "at most 16", *self.SMALL, "--branches", ",".join("1" * 17))
 
     def test_bench_memory(self):
-        memory = json.loads(self.ramet(*self.SMALL, "-o", "json"))["memory"]
+        r = json.loads(self.ramet(*self.SMALL, "-o", "json"))
+        memory, load, ready = r["memory"], r["load"], r["rows"][0]["nanoseconds"]
+        self.assertEqual(set(load), {f"{part}_nanoseconds" for part in
+                                     ("model", "parse", "repack", "digest", "vocab", "engine")})
+        self.assertEqual(load["model_nanoseconds"] + load["engine_nanoseconds"], ready)
+        for part in ("repack", "digest", "vocab"):  # beside each other, once the file's description is read
+            self.assertGreater(load[f"{part}_nanoseconds"], 0)
+            self.assertLessEqual(load["parse_nanoseconds"] + load[f"{part}_nanoseconds"], load["model_nanoseconds"])
+        self.assertGreater(memory["vocab_bytes"], 0)
         self.assertEqual(memory["file_bytes"], os.path.getsize(MODEL))
         self.assertGreater(memory["weights_bytes"], memory["file_bytes"] / 2)
         self.assertGreaterEqual(memory["peak_bytes"], memory["resident_bytes"])
@@ -625,7 +633,10 @@ class Measuring(Case):
 
     def test_bench_forms(self):
         self.assertRegex(self.ramet(*self.SMALL, "-o", "md"), r"(?m)^\| decode +\|")
-        self.assertRegex(self.ramet(*self.SMALL), r"(?m)^ramet .* tiny-llama.* llama .* threads")
+        text = self.ramet(*self.SMALL)
+        self.assertRegex(text, r"(?m)^ramet .* tiny-llama.* llama .* threads")
+        self.assertRegex(text, r"(?m)^load: file read .* repack .* GB/s\), SHA-256 .*, tokenizer .*; engine ")
+        self.assertRegex(text, r"(?m)^holds: weights .*, scratch .*, tokenizer ")
         self.fails(2, "md.csv.json", *self.SMALL, "-o", "xml")
         lines = self.ramet(*self.SMALL, "-o", "csv").splitlines()
         self.assertEqual(lines[0], "name,branches,amount,unit,nanoseconds,share_of_limit")
