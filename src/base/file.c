@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/sweep.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -59,15 +60,61 @@ void ramet_file_map_forget(const ramet_file_map *map, uint64_t offset, uint64_t 
     if (map->data && begin < end) madvise((void *)(uintptr_t)(map->data + begin), (size_t)(end - begin), MADV_DONTNEED);
 }
 
-static char *temporary_name(const char *path) {
-    size_t bytes = strlen(path) + 32;
-    char *name = ramet_alloc(bytes, 1);
-    if (name) snprintf(name, bytes, "%s.tmp-%016llx", path, (unsigned long long)ramet_noise());
-    return name;
+static char *copy_text(const char *text) {
+    size_t bytes = strlen(text) + 1;
+    char *copy = ramet_alloc(bytes + 1, 1); /* directory_of may need one more */
+    if (copy) memcpy(copy, text, bytes);
+    return copy;
+}
+
+static char *directory_of(const char *path) {
+    char *copy = copy_text(path);
+    if (!copy) return NULL;
+    const char *directory = dirname(copy); /* in the copy, or a constant */
+    memmove(copy, directory, strlen(directory) + 1);
+    return copy;
+}
+
+/* A new file that is registered before it is made, and held (sweep.h) once it is, through a descriptor of its own: it is
+ * closed before it has its name. EEXIST: a sweeper was faster, or the name is taken. */
+static int create_held(ramet_publisher *p) {
+    p->mark = ramet_temporary_add(p->temporary);
+    p->fd = open(p->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (p->fd < 0) return errno;
+    if (!ramet_temporary_hold(p->fd, p->temporary)) return EEXIST;
+    p->held = fcntl(p->fd, F_DUPFD_CLOEXEC, 0);
+    return p->held < 0 ? errno : 0;
+}
+
+/* Closes, removes and forgets what there is. */
+static void drop_temporary(ramet_publisher *p) {
+    if (p->fd >= 0) {
+        close(p->fd);
+        unlink(p->temporary);
+    }
+    if (p->held >= 0) close(p->held);
+    ramet_temporary_forget(p->mark);
+    p->fd = p->held = -1;
+    p->mark = NULL;
+}
+
+static ramet_status create_temporary(ramet_publisher *p, ramet_error *error) {
+    size_t bytes = strlen(p->path) + sizeof RAMET_TEMPORARY_MIDDLE + 16;
+    p->temporary = ramet_alloc(bytes, 1);
+    if (!p->temporary) return ramet_fail(error, RAMET_E_NO_MEMORY, "no memory to write %s", p->path);
+    int reason;
+    do {
+        snprintf(p->temporary, bytes, "%s" RAMET_TEMPORARY_MIDDLE "%016llx", p->path,
+                 (unsigned long long)ramet_noise());
+        reason = create_held(p);
+        if (reason != 0) drop_temporary(p);
+    } while (reason == EEXIST);
+    errno = reason;
+    return reason == 0 ? RAMET_OK : ramet_fail_errno(error, "cannot create %s", p->temporary);
 }
 
 ramet_status ramet_publish_begin(const char *path, ramet_publisher *out, ramet_error *error) {
-    *out = (ramet_publisher){.fd = -1};
+    *out = (ramet_publisher){.fd = -1, .held = -1};
     if (strcmp(path, "-") == 0) {
         out->fd = STDOUT_FILENO;
         out->is_stdout = true;
@@ -76,22 +123,16 @@ ramet_status ramet_publish_begin(const char *path, ramet_publisher *out, ramet_e
     struct stat st; /* the rename would put a file in the place of /dev/null */
     if (stat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
         return ramet_fail(error, RAMET_E_ARGUMENT, "%s is not a regular file; - is standard output", path);
-    out->path = strdup(path);
-    out->temporary = temporary_name(path);
-    if (!out->path || !out->temporary) {
-        ramet_publish_abort(out);
-        return ramet_fail(error, RAMET_E_NO_MEMORY, "no memory to write %s", path);
-    }
-    out->mark = ramet_temporary_add(out->temporary);
-    out->fd = open(out->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (out->fd < 0) {
-        ramet_status status = ramet_fail_errno(error, "cannot create %s", out->temporary);
-        free(out->temporary); /* nothing to unlink */
-        out->temporary = NULL;
-        ramet_publish_abort(out);
-        return status;
-    }
-    return RAMET_OK;
+    out->path = copy_text(path);
+    out->directory = directory_of(path);
+    ramet_status status = RAMET_OK;
+    if (out->path && out->directory) {
+        ramet_temporary_sweep(out->directory);
+        status = create_temporary(out, error);
+    } else
+        status = ramet_fail(error, RAMET_E_NO_MEMORY, "no memory to write %s", path);
+    if (status != RAMET_OK) ramet_publish_abort(out);
+    return status;
 }
 
 enum { IN_ORDER = -1 };
@@ -137,20 +178,16 @@ ramet_status ramet_publish_reserve(ramet_publisher *p, uint64_t bytes, ramet_err
 }
 
 static ramet_status sync_directory(const char *path, ramet_error *error) {
-    char *copy = strdup(path);
-    if (!copy) return ramet_fail(error, RAMET_E_NO_MEMORY, "no memory to publish %s", path);
-    const char *directory = dirname(copy);
-    int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     ramet_status status = RAMET_OK;
-    if (fd < 0 || fsync(fd) != 0) status = ramet_fail_errno(error, "cannot sync directory %s", directory);
+    if (fd < 0 || fsync(fd) != 0) status = ramet_fail_errno(error, "cannot sync directory %s", path);
     if (fd >= 0) close(fd);
-    free(copy);
     return status;
 }
 
 ramet_status ramet_publish_commit(ramet_publisher *p, ramet_error *error) {
     if (p->is_stdout) {
-        *p = (ramet_publisher){.fd = -1};
+        *p = (ramet_publisher){.fd = -1, .held = -1};
         return RAMET_OK;
     }
     ramet_status status = RAMET_OK;
@@ -160,22 +197,18 @@ ramet_status ramet_publish_commit(ramet_publisher *p, ramet_error *error) {
     if (status == RAMET_OK && closed != 0) status = ramet_fail_errno(error, "cannot close %s", p->path);
     if (status == RAMET_OK && rename(p->temporary, p->path) != 0)
         status = ramet_fail_errno(error, "cannot rename to %s", p->path);
-    if (status == RAMET_OK) {
-        free(p->temporary); /* it is the file now */
-        p->temporary = NULL;
-        if (!p->skip_sync) status = sync_directory(p->path, error);
-    }
+    if (status != RAMET_OK) unlink(p->temporary);
+    if (status == RAMET_OK && !p->skip_sync) status = sync_directory(p->directory, error);
     ramet_publish_abort(p);
     return status;
 }
 
 void ramet_publish_abort(ramet_publisher *p) {
-    if (p->fd >= 0 && !p->is_stdout) close(p->fd);
-    if (p->temporary) unlink(p->temporary);
-    ramet_temporary_forget(p->mark);
+    if (!p->is_stdout) drop_temporary(p);
     free(p->temporary);
+    free(p->directory);
     free(p->path);
-    *p = (ramet_publisher){.fd = -1};
+    *p = (ramet_publisher){.fd = -1, .held = -1};
 }
 
 ramet_status ramet_read_at(int fd, void *out, size_t bytes, uint64_t offset, const char *path, ramet_error *error) {

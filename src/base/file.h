@@ -20,16 +20,17 @@ void ramet_file_map_close(ramet_file_map *map);
 /* Tells the kernel that the pages inside [offset, offset + bytes) are not needed any more. */
 void ramet_file_map_forget(const ramet_file_map *map, uint64_t offset, uint64_t bytes);
 
-/* A file being written under a temporary name next to `path`, which is registered as such (temporary.h). "-" is standard output, which is published at once. */
+/* A file being written under a temporary name next to `path`, which is registered as such (temporary.h) and held
+ * (sweep.h). "-" is standard output, which is published at once. */
 typedef struct ramet_publisher {
-    int fd;
+    int fd, held;
     bool is_stdout;
     bool skip_sync; /* set it after begin: the file then survives a crash of the process, not one of the machine */
-    char *path, *temporary;
+    char *path, *directory, *temporary;
     ramet_temporary *mark;
 } ramet_publisher;
 
-/* E_ARGUMENT when `path` is a device, a pipe or a socket. */
+/* First sweeps the directory of what dead processes left. E_ARGUMENT when `path` is a device, a pipe or a socket. */
 ramet_status ramet_publish_begin(const char *path, ramet_publisher *out, ramet_error *error);
 /* Sets the file's blocks aside, where the file system can: a full disk is known before anything is made. */
 ramet_status ramet_publish_reserve(ramet_publisher *p, uint64_t bytes, ramet_error *error);

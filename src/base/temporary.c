@@ -1,18 +1,14 @@
 /* temporary.c - see temporary.h. A list that only grows: a signal handler may walk it at any moment, on any thread, so
  * nodes are never freed, and one counts only while it is live. */
-#define _GNU_SOURCE
 #include "base/temporary.h"
 #include "base/clock.h"
 #include "base/memory.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 struct ramet_temporary {
@@ -82,44 +78,4 @@ uint64_t ramet_noise(void) {
     if (getrandom(&noise, sizeof noise, 0) != (ssize_t)sizeof noise)
         noise = ramet_now_nanoseconds() * UINT64_C(0x9e3779b97f4a7c15) ^ (uint64_t)getpid();
     return noise;
-}
-
-/* ---- scratch ---- */
-
-/* Registered, then made; false: try another name, or errno says why not. */
-static bool make_directory(ramet_scratch *s) {
-    s->marks[0] = ramet_temporary_add(s->directory);
-    if (mkdir(s->directory, 0700) == 0) return true;
-    int reason = errno;
-    ramet_temporary_forget(s->marks[0]);
-    errno = reason;
-    return false;
-}
-
-ramet_status ramet_scratch_create(const char *parent, const char *file_name, ramet_scratch *out, ramet_error *error) {
-    *out = (ramet_scratch){0};
-    do {
-        int n = snprintf(out->directory, sizeof out->directory, "%s/ramet-%016llx", parent,
-                         (unsigned long long)ramet_noise());
-        int m = snprintf(out->file, sizeof out->file, "%.479s/%s", out->directory, file_name);
-        if (n < 0 || (size_t)n >= sizeof out->directory || m < 0 || (size_t)m >= sizeof out->file) {
-            out->directory[0] = '\0';
-            return ramet_fail(error, RAMET_E_ARGUMENT, "%s is too long a path for temporary files", parent);
-        }
-        if (make_directory(out)) {
-            out->marks[1] = ramet_temporary_add(out->file);
-            return RAMET_OK;
-        }
-    } while (errno == EEXIST);
-    out->directory[0] = '\0';
-    return ramet_fail_errno(error, "cannot create a temporary directory in %s", parent);
-}
-
-void ramet_scratch_remove(ramet_scratch *s) {
-    if (!s->directory[0]) return;
-    unlink(s->file);
-    rmdir(s->directory);
-    ramet_temporary_forget(s->marks[1]);
-    ramet_temporary_forget(s->marks[0]);
-    s->directory[0] = '\0';
 }

@@ -15,13 +15,22 @@ void ramet_temporary_forget(ramet_temporary *t);         /* NULL does nothing */
 /* Removes all that is registered, files before directories. Async-signal-safe; for a process that is about to end. */
 void ramet_temporary_remove_all(void);
 
-/* A private directory under `parent` and the path of one file in it; both are removed together. */
+/* A private directory under `parent` and the path of one file in it (none when `file_name` is NULL); both are removed
+ * together. First sweeps `parent` (sweep.h). */
 typedef struct ramet_scratch {
     char directory[480], file[512];
+    int held; /* keeps sweepers away */
     ramet_temporary *marks[2];
 } ramet_scratch;
 ramet_status ramet_scratch_create(const char *parent, const char *file_name, ramet_scratch *out, ramet_error *error);
 void ramet_scratch_remove(ramet_scratch *s);
+
+/* The path of a file in a directory of this process's own under `parent`, which is made for the first such file and
+ * goes with the last: a process that is killed leaves one thing to sweep, and holds one descriptor, however many files
+ * it has there. *out is malloc'ed, and registered; file names are the caller's to keep apart; any thread. */
+ramet_status ramet_nest_add(const char *parent, const char *file_name, char **out, ramet_error *error);
+/* Removes the file, if it was made, and lets go of its path. */
+void ramet_nest_remove(const char *path);
 
 /* 64 bits that no other process will come up with. */
 uint64_t ramet_noise(void);
