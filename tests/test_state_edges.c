@@ -52,17 +52,15 @@ static void case_27_lengths_around_page_boundaries(void **state) {
             for (uint32_t r = 0; r < 3; r++) try_length(sizes[s], k * sizes[s] + (r == 2 ? sizes[s] - 1 : r));
 }
 
-static void a_context_is_cut_at_every_position(void **state) {
-    (void)state;
-    ramet_cache *cache = open_cache(16, 1000, 0);
-    ramet_context *parent = open_context(cache);
-    extend_with(parent, 70, 1);
-    for (uint32_t n = 0; n <= 70; n++) {
+/* Shared pages, then pages of its own: each length from `most` down. */
+static void cut_everywhere(ramet_context *parent, uint32_t most, uint32_t page_tokens) {
+    ramet_cache *cache = ramet_context_cache(parent);
+    for (uint32_t n = 0; n <= most; n++) {
         ramet_context *fork = fork_of(parent);
         assert_ok(ramet_context_cut(fork, n, error));
         uint64_t reachable, exclusive;
         ramet_context_count_pages(fork, &reachable, &exclusive);
-        assert_int_equal(reachable, (n + 15) / 16);
+        assert_int_equal(reachable, (n + page_tokens - 1) / page_tokens);
         assert_int_equal(exclusive, 0);
         check(cache);
         extend_with(fork, 40, 2);
@@ -76,33 +74,53 @@ static void a_context_is_cut_at_every_position(void **state) {
         check(cache);
         ramet_context_destroy(&fork);
     }
-    ramet_context_destroy(&parent);
-    ramet_cache_destroy(&cache);
 }
 
-static void forks_twelve_deep_all_written(void **state) {
+static const uint32_t page_sizes[] = {16, 64, 256};
+
+static void a_context_is_cut_at_every_position(void **state) {
     (void)state;
+    for (size_t s = 0; s < 3; s++) {
+        ramet_cache *cache = open_cache(page_sizes[s], 1000, 0);
+        ramet_context *parent = open_context(cache);
+        uint32_t n = page_sizes[s] + page_sizes[s] / 2;
+        extend_with(parent, n, 1);
+        cut_everywhere(parent, n, page_sizes[s]);
+        ramet_context_destroy(&parent);
+        ramet_cache_destroy(&cache);
+    }
+}
+
+/* Each branch and its parent go on; every other one goes; the last of them, with pages of twelve others in its table, is
+ * cut at every position. */
+static void go_twelve_deep(uint32_t page_tokens) {
     enum { DEPTH = 12 };
-    ramet_cache *cache = open_cache(16, 1000, 0);
+    ramet_cache *cache = open_cache(page_tokens, 1000, 0);
     ramet_context *c[DEPTH + 1] = {open_context(cache)};
-    extend_with(c[0], 21, 0);
+    extend_with(c[0], page_tokens + 5, 0);
     for (size_t i = 1; i <= DEPTH; i++) {
         c[i] = fork_of(c[i - 1]);
-        extend_with(c[i], 7, (int32_t)i);
+        extend_with(c[i], page_tokens / 2 - 1, (int32_t)i);
         extend_with(c[i - 1], 5, 100 + (int32_t)i); /* the parent goes on as well */
         check(cache);
         for (size_t k = 0; k <= i; k++) assert_true(is_lawful(c[k]));
     }
-    for (size_t i = 0; i <= DEPTH; i += 2) ramet_context_destroy(&c[i]); /* every other one goes */
+    for (size_t i = 0; i <= DEPTH; i += 2) ramet_context_destroy(&c[i]);
     check(cache);
     for (size_t i = 1; i <= DEPTH; i += 2) {
         extend_with(c[i], 30, 200);
         assert_true(is_lawful(c[i]));
     }
     check(cache);
+    if (page_tokens == 16) cut_everywhere(c[DEPTH - 1], ramet_context_length(c[DEPTH - 1]), page_tokens);
     close_contexts(c, DEPTH + 1);
     assert_int_equal(stats_of(cache).pages_live, 0);
     ramet_cache_destroy(&cache);
+}
+
+static void forks_twelve_deep_all_written(void **state) {
+    (void)state;
+    for (size_t s = 0; s < 3; s++) go_twelve_deep(page_sizes[s]);
 }
 
 static void what_is_refused_changes_nothing(void **state) {

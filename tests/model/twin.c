@@ -1,100 +1,77 @@
-/* twin.c - see twin.h. Nothing here is fast, and nothing is remembered that can be counted. */
+/* twin.c - see twin.h. Nothing here is remembered that can be counted. */
 #include "model/twin.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_PAGE_IDENTITIES = 1 << 20 };
-
 twin *twin_create(const ramet_cache_options *options) {
     twin *t = calloc(1, sizeof *t);
     t->options = *options;
     t->n_slots = (uint32_t)(options->budget_bytes / options->page_bytes);
-    t->holders = calloc(MAX_PAGE_IDENTITIES, sizeof *t->holders);
     return t;
 }
 
 void twin_destroy(twin *t) {
     twin_clear(t);
-    free(t->holders);
     free(t);
 }
 
 /* ---- who holds what ---- */
 
-static void add_text(twin *t, const twin_text *text) {
-    for (uint32_t i = 0; i < text->n_pages; i++) t->holders[text->pages[i]]++;
-}
-
-/* Fills t->holders; returns how many pages have one. */
-static uint32_t count_holders(twin *t, bool of_contexts, bool of_tree) {
-    memset(t->holders, 0, (t->last_page + 1) * sizeof *t->holders);
-    for (uint32_t i = 0; of_contexts && i < TWIN_MAX_CONTEXTS; i++)
-        if (t->contexts[i].is_open) add_text(t, &t->contexts[i].text);
-    for (uint32_t i = 0; of_tree && i < t->n_entries; i++) add_text(t, &t->entries[i]->text);
-    uint32_t n = 0;
-    for (uint32_t i = 1; i <= t->last_page; i++) n += t->holders[i] > 0;
-    return n;
+void twin_count(twin *t) {
+    memset(t->by_contexts, 0, (t->last_page + 1) * sizeof t->by_contexts[0]);
+    memset(t->by_tree, 0, (t->last_page + 1) * sizeof t->by_tree[0]);
+    for (uint32_t i = 0; i < TWIN_MAX_CONTEXTS; i++) {
+        const twin_text *text = &t->contexts[i].text;
+        for (uint32_t k = 0; t->contexts[i].is_open && k < text->n_pages; k++) t->by_contexts[text->pages[k]]++;
+    }
+    for (uint32_t i = 0; i < t->n_entries; i++)
+        for (uint32_t k = 0; k < t->entries[i]->n_pages; k++) t->by_tree[t->entries[i]->pages[k]]++;
+    t->n_by_contexts = t->n_by_tree = t->n_live = 0;
+    for (uint32_t page = 1; page <= t->last_page; page++) {
+        t->n_by_contexts += t->by_contexts[page] > 0;
+        t->n_by_tree += t->by_tree[page] > 0;
+        t->n_live += t->by_contexts[page] + t->by_tree[page] > 0;
+    }
 }
 
 static uint32_t pages_for(const twin *t, uint32_t n) {
     return (n + t->options.page_tokens - 1) / t->options.page_tokens;
 }
 
-static uint64_t tree_bytes(twin *t) {
-    uint64_t bytes = count_holders(t, false, true) * t->options.page_bytes;
+/* After twin_count. */
+static uint64_t tree_bytes(const twin *t) {
+    uint64_t bytes = t->n_by_tree * t->options.page_bytes;
     for (uint32_t i = 0; i < t->n_entries; i++) { /* each row once: with the first entry that has it */
-        bool is_counted = t->entries[i]->text.row == 0;
-        for (uint32_t j = 0; j < i; j++) is_counted = is_counted || t->entries[j]->text.row == t->entries[i]->text.row;
+        bool is_counted = t->entries[i]->row == 0;
+        for (uint32_t j = 0; j < i && !is_counted; j++) is_counted = t->entries[j]->row == t->entries[i]->row;
         if (!is_counted) bytes += TWIN_VOCAB * sizeof(float);
     }
     return bytes;
 }
 
-static uint32_t oldest_entry(const twin *t) {
-    uint32_t oldest = 0;
-    for (uint32_t i = 1; i < t->n_entries; i++)
-        if (t->entries[i]->last_use < t->entries[oldest]->last_use) oldest = i;
-    return oldest;
-}
-
-static void remove_entry(twin *t, uint32_t i) {
-    free(t->entries[i]);
-    t->entries[i] = t->entries[--t->n_entries];
-}
-
-static void evict_oldest(twin *t) {
-    remove_entry(t, oldest_entry(t));
-    t->n_evictions++;
-}
-
-void twin_clear(twin *t) {
-    while (t->n_entries) remove_entry(t, 0);
-}
-
 /* ---- pages ---- */
 
-/* With t->holders filled. */
-static uint32_t count_needed(const twin *t, const twin_text *text, uint32_t first, uint32_t end) {
+static uint32_t count_needed(const twin *t, const twin_text *text, uint32_t first, uint32_t end, bool with_tree) {
     uint32_t n = 0;
-    for (uint32_t i = first; i < end; i++) n += i >= text->n_pages || t->holders[text->pages[i]] > 1;
+    for (uint32_t i = first; i < end; i++) {
+        uint32_t page = i < text->n_pages ? text->pages[i] : 0;
+        n += page == 0 || t->by_contexts[page] + (with_tree ? t->by_tree[page] : 0) > 1;
+    }
     return n;
 }
 
 static ramet_status own_pages(twin *t, twin_text *text, uint32_t first, uint32_t end) {
-    uint32_t live = count_holders(t, true, false);
-    if (count_needed(t, text, first, end) > t->n_slots - live) return RAMET_E_BUDGET; /* even without the tree */
-    for (;;) {
-        live = count_holders(t, true, true);
-        if (count_needed(t, text, first, end) <= t->n_slots - live) break;
-        evict_oldest(t);
-    }
+    twin_count(t);
+    if (count_needed(t, text, first, end, false) > t->n_slots - t->n_by_contexts) return RAMET_E_BUDGET;
+    for (; count_needed(t, text, first, end, true) > t->n_slots - t->n_live; twin_count(t)) twin_evict_oldest(t);
     for (uint32_t i = first; i < end; i++) {
-        if (i < text->n_pages && t->holders[text->pages[i]] == 1) continue;
-        t->n_copied += i < text->n_pages;
-        text->pages[i] = ++t->last_page;
-        if (i >= text->n_pages) text->n_pages = i + 1;
-        if (t->last_page + 1 >= MAX_PAGE_IDENTITIES) abort(); /* fewer operations per seed, please */
+        bool is_there = i < text->n_pages;
+        if (is_there && t->by_contexts[text->pages[i]] + t->by_tree[text->pages[i]] == 1) continue;
+        t->n_copied += is_there;
+        if (++t->last_page == TWIN_MAX_PAGE_IDENTITIES) abort(); /* fewer operations per seed, please */
+        text->pages[i] = t->last_page;
+        if (!is_there) text->n_pages = i + 1;
     }
     return RAMET_OK;
 }
@@ -156,7 +133,50 @@ ramet_status twin_refill(twin *t, twin_context *c) {
     return status;
 }
 
+void twin_undo_refill(twin *t, twin_context *c) {
+    twin_drop(t, c);
+}
+
+ramet_status twin_restore(twin *t, const twin_file *file, twin_context *out) {
+    const twin_text *text = &file->text;
+    twin_context new = {.is_open = true};
+    ramet_status status = twin_writable(t, &new, text->n);
+    if (status != RAMET_OK) return status;
+    memcpy(new.text.rows, text->rows, sizeof text->rows);
+    twin_commit(t, &new, text->tokens, text->n);
+    if (text->row) twin_logits_writable(t, &new);
+    memcpy(new.text.logits, text->logits, sizeof text->logits);
+    *out = new;
+    return RAMET_OK;
+}
+
 /* ---- the tree ---- */
+
+static void remove_entry(twin *t, uint32_t i) {
+    t->n_entries--;
+    memmove(t->entries + i, t->entries + i + 1, (t->n_entries - i) * sizeof t->entries[0]);
+}
+
+/* The most recently used one is the last. */
+static void use_entry(twin *t, uint32_t i) {
+    twin_text *entry = t->entries[i];
+    remove_entry(t, i);
+    t->entries[t->n_entries++] = entry;
+}
+
+void twin_evict_oldest(twin *t) {
+    free(t->entries[0]);
+    remove_entry(t, 0);
+    t->n_evictions++;
+}
+
+void twin_clear(twin *t) {
+    while (t->n_entries) free(t->entries[--t->n_entries]);
+}
+
+static bool has_tokens(const twin_text *text, const int32_t *tokens, uint32_t n) {
+    return text->n == n && memcmp(text->tokens, tokens, n * sizeof *tokens) == 0;
+}
 
 ramet_status twin_retain(twin *t, twin_context *c) {
     if (c->is_spilled) return RAMET_E_ARGUMENT;
@@ -165,80 +185,67 @@ ramet_status twin_retain(twin *t, twin_context *c) {
     if (text->n == 0) return RAMET_OK;
     uint64_t alone = text->n_pages * t->options.page_bytes + (text->row ? TWIN_VOCAB * sizeof(float) : 0);
     if (alone > t->options.tree_budget_bytes) return RAMET_E_BUDGET;
-    twin_entry *entry = NULL;
-    for (uint32_t i = 0; i < t->n_entries; i++)
-        if (t->entries[i]->text.n == text->n && memcmp(t->entries[i]->text.tokens, text->tokens, text->n * 4) == 0)
-            entry = t->entries[i];
-    if (!entry) {
-        if (t->n_entries == TWIN_MAX_ENTRIES) abort(); /* a smaller tree budget, please */
-        entry = t->entries[t->n_entries++] = malloc(sizeof *entry);
-        entry->text = *text;
-    } else if (entry->text.row == 0) {
-        entry->text.row = text->row;
-        memcpy(entry->text.logits, text->logits, sizeof text->logits);
+    uint32_t i = 0;
+    while (i < t->n_entries && !has_tokens(t->entries[i], text->tokens, text->n)) i++;
+    if (i == t->n_entries) {
+        if (i == TWIN_MAX_ENTRIES) abort(); /* a smaller tree budget, please */
+        t->entries[t->n_entries++] = malloc(sizeof *text);
+        *t->entries[i] = *text;
+    } else if (t->entries[i]->row == 0) {
+        t->entries[i]->row = text->row;
+        memcpy(t->entries[i]->logits, text->logits, sizeof text->logits);
     }
-    entry->last_use = ++t->clock;
-    while (tree_bytes(t) > t->options.tree_budget_bytes) evict_oldest(t);
+    use_entry(t, i);
+    for (twin_count(t); tree_bytes(t) > t->options.tree_budget_bytes; twin_count(t)) twin_evict_oldest(t);
     return RAMET_OK;
 }
 
 uint32_t twin_match(twin *t, const int32_t *tokens, uint32_t n, twin_context *out) {
-    uint32_t best = 0;
-    twin_entry *from = NULL;
+    uint32_t best = 0, from = 0;
     for (uint32_t i = 0; i < t->n_entries; i++) {
-        twin_entry *entry = t->entries[i];
+        const twin_text *text = t->entries[i];
         uint32_t same = 0;
-        while (same < n && same < entry->text.n && entry->text.tokens[same] == tokens[same]) same++;
-        if (same > best || (same == best && from && entry->last_use > from->last_use)) {
+        while (same < n && same < text->n && text->tokens[same] == tokens[same]) same++;
+        if (same >= best) { /* of equals the most recently used one */
             best = same;
-            from = entry;
+            from = i;
         }
     }
     memset(out, 0, sizeof *out);
     out->is_open = true;
-    if (!from) return 0;
-    out->text = from->text;
-    out->text.n = best;
-    out->text.n_pages = pages_for(t, best);
+    if (best == 0) return 0;
+    out->text = *t->entries[from];
+    twin_cut(t, out, best);
     out->text.row = 0;
     for (uint32_t i = 0; i < t->n_entries; i++) { /* logits of the entry that has exactly these tokens */
-        const twin_text *text = &t->entries[i]->text;
-        if (text->n != best || memcmp(text->tokens, tokens, best * sizeof *tokens) != 0) continue;
+        const twin_text *text = t->entries[i];
+        if (!has_tokens(text, tokens, best)) continue;
         out->text.row = text->row;
         memcpy(out->text.logits, text->logits, sizeof text->logits);
     }
-    from->last_use = ++t->clock;
+    use_entry(t, from);
     return best;
 }
 
 /* ---- looking ---- */
 
-void twin_get_stats(twin *t, ramet_engine_stats *out) {
+void twin_get_stats(const twin *t, ramet_engine_stats *out) {
     *out = (ramet_engine_stats){
-        .pages_live = count_holders(t, true, true),
+        .pages_live = t->n_live,
         .pages_allocated = t->last_page,
+        .pages_freed = t->last_page - t->n_live,
         .pages_copied = t->n_copied,
         .tree_entries = t->n_entries,
-        .tree_pages = count_holders(t, false, true),
+        .tree_pages = t->n_by_tree,
         .tree_bytes = tree_bytes(t),
         .tree_evictions = t->n_evictions,
     };
-    out->pages_freed = out->pages_allocated - out->pages_live;
     for (uint32_t i = 0; i < TWIN_MAX_CONTEXTS; i++) out->contexts += t->contexts[i].is_open;
 }
 
-uint32_t twin_count_exclusive(twin *t, const twin_context *c) {
-    count_holders(t, true, true);
+uint32_t twin_count_exclusive(const twin *t, const twin_context *c) {
     uint32_t n = 0;
-    for (uint32_t i = 0; i < c->text.n_pages; i++) n += t->holders[c->text.pages[i]] == 1;
+    for (uint32_t i = 0; i < c->text.n_pages; i++)
+        n += t->by_contexts[c->text.pages[i]] + t->by_tree[c->text.pages[i]] == 1;
     return n;
-}
-
-const twin_entry *twin_entry_by_age(const twin *t, uint32_t nth) {
-    for (uint32_t i = 0; i < t->n_entries; i++) {
-        uint32_t n_older = 0;
-        for (uint32_t j = 0; j < t->n_entries; j++) n_older += t->entries[j]->last_use < t->entries[i]->last_use;
-        if (n_older == nth) return t->entries[i];
-    }
-    return NULL;
 }
