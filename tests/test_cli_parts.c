@@ -14,6 +14,7 @@
 #include "cli/session.h"
 #include "cli/table.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -185,6 +186,24 @@ static void test_json(void **state) {
 #undef BAD
 }
 
+static void write_largest(FILE *file) {
+    ramet_json j = {.out = file};
+    ramet_json_array_begin(&j, NULL);
+    ramet_json_double(&j, NULL, DBL_MAX);
+    ramet_json_double(&j, NULL, -1.797693134862e308); /* with ten digits it would round past the largest */
+    ramet_json_array_end(&j);
+}
+
+/* A reader refuses a document with a number that it cannot hold; a fuzzer found that we wrote such. */
+static void test_json_largest(void **state) {
+    (void)state;
+    char *end, *text = written(write_largest);
+    assert_true(strtod(text + 1, &end) == DBL_MAX);
+    double second = strtod(end + 1, &end);
+    assert_true(isfinite(second) && second < -1.7976931e308);
+    assert_string_equal(end, "]\n");
+}
+
 static void write_tables(FILE *file) {
     ramet_table t = {0};
     ramet_table_add(&t, "name", ">size", NULL);
@@ -251,7 +270,7 @@ int main(void) {
         cmocka_unit_test(test_sizes),   cmocka_unit_test(test_numbers),         cmocka_unit_test(test_spelling),
         cmocka_unit_test(test_options), cmocka_unit_test(test_refused_options), cmocka_unit_test(test_token_ids),
         cmocka_unit_test(test_json),    cmocka_unit_test(test_table),           cmocka_unit_test(test_npy),
-        cmocka_unit_test(test_labels),
+        cmocka_unit_test(test_labels),  cmocka_unit_test(test_json_largest),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

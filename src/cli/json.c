@@ -5,6 +5,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 static void write_escaped(FILE *out, const char *text, size_t bytes) {
@@ -91,8 +92,11 @@ void ramet_json_double(ramet_json *j, const char *key, double value) {
         ramet_json_null(j, key);
         return;
     }
+    char text[32];
+    snprintf(text, sizeof text, "%.10g", value);
+    if (!isfinite(strtod(text, NULL))) snprintf(text, sizeof text, "%.17g", value); /* rounded past the largest */
     begin_value(j, key);
-    fprintf(j->out, "%.10g", value);
+    fputs(text, j->out);
 }
 
 void ramet_json_bool(ramet_json *j, const char *key, bool value) {

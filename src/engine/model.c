@@ -129,10 +129,16 @@ static ramet_status open_vocab(ramet_model *model, ramet_error *error) {
 
 /* ---- the model ---- */
 
+/* It will be shown on terminals, so no control characters. */
+static bool is_name(ramet_gguf_string s) {
+    for (uint64_t i = 0; i < s.bytes; i++)
+        if ((unsigned char)s.data[i] < 0x20 || s.data[i] == 0x7f) return false;
+    return s.bytes > 0 && s.bytes < 120;
+}
+
 static char *name_of(const ramet_gguf *gguf, const char *path) {
     ramet_gguf_string s;
-    if (ramet_gguf_str(gguf, "general.name", &s, NULL) == RAMET_OK && s.bytes > 0 && s.bytes < 120 &&
-        !memchr(s.data, 0, (size_t)s.bytes))
+    if (ramet_gguf_str(gguf, "general.name", &s, NULL) == RAMET_OK && is_name(s))
         return strndup(s.data, (size_t)s.bytes);
     const char *slash = strrchr(path, '/');
     return strdup(slash ? slash + 1 : path);
