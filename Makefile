@@ -23,6 +23,22 @@ test:
 quick: build
 	ctest --preset quick
 
+# libFuzzer with clang on each target, or on those named in FUZZ_TARGETS.
+FUZZ_SECONDS ?= 60
+fuzz:
+	tests/fuzz/run.sh $(FUZZ_SECONDS) $(FUZZ_TARGETS)
+
+# State and store beside their twin, by random operations; SOAK_PROCESSES of them for less than an hour on 2 cores.
+SOAK_OPERATIONS ?= 120000000
+SOAK_PROCESSES ?= 2
+soak: build
+	build/release/ramet-soak $(SOAK_OPERATIONS) $(SOAK_PROCESSES)
+
+# A process that saves, spills and evicts, killed 10,000 times: under three minutes.
+KILLS ?= 10000
+kill-test: build
+	build/release/ramet-killtest $(KILLS)
+
 models:
 	scripts/get_model.py smollm2 gemma3
 
@@ -44,4 +60,4 @@ install:
 clean:
 	rm -rf build
 
-.PHONY: build demo test quick models bench format check-format install clean
+.PHONY: build demo test quick fuzz soak kill-test models bench format check-format install clean

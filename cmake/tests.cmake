@@ -24,3 +24,7 @@ function(golden_test name label threads)
 endfunction()
 golden_test(golden quick 3)
 golden_test(golden_threads full 1,2,8)
+
+include(${PROJECT_SOURCE_DIR}/tests/faults/faults.cmake)
+include(${PROJECT_SOURCE_DIR}/tests/lockstep/lockstep.cmake)
+include(${PROJECT_SOURCE_DIR}/cmake/teeth.cmake)

@@ -149,6 +149,16 @@ bool ramet_kv_parse(const char *name, ramet_kv *out);
 /* One engine: pages, prefix tree, worker threads and scratch memory for one model at one KV precision. */
 typedef struct ramet_engine ramet_engine;
 
+enum { RAMET_KEY_BYTES = 32 }; /* of a context key: what snapshots are encrypted with */
+
+/* What snapshots are written with, and what is demanded of one that is read. Zero: plain files, of the current format. */
+typedef struct ramet_snapshot_policy {
+    const uint8_t *context_key; /* RAMET_KEY_BYTES: saves are encrypted, encrypted files can be read. NULL: neither */
+    bool encrypted_only;        /* a plain file is refused */
+    bool allow_legacy;          /* a version that lacks a check of the current one is read, unless it has a marking */
+    uint64_t min_generation;    /* a file of a lower generation is refused: somebody put an older one in its place */
+} ramet_snapshot_policy;
+
 typedef struct ramet_engine_options {
     ramet_kv kv;                /* default f32 */
     uint32_t n_ctx;             /* longest context, tokens; 0: what the model was trained for, at most 8,192 */
@@ -158,7 +168,9 @@ typedef struct ramet_engine_options {
     uint32_t chunk_tokens;      /* prefill works in chunks of this many; 0: 256. Changes no bit. */
     uint64_t kv_budget_bytes;   /* ceiling of all pages; 0: what n_ctx needs for 16 full contexts */
     uint64_t tree_budget_bytes; /* ceiling of pages held only by the prefix tree; 0: half of the above */
-    const char *kernels;        /* "c", "avx2", "avx512": this one, E_ARGUMENT without it; NULL: best this CPU has */
+    /* Its key is copied. Spilled contexts are always encrypted: with it, or else with a random one. */
+    ramet_snapshot_policy snapshots;
+    const char *kernels; /* "c", "avx2", "avx512": this one, E_ARGUMENT without it; NULL: best this CPU has */
 } ramet_engine_options;
 
 typedef struct ramet_engine_info {
@@ -250,6 +262,10 @@ void ramet_prefix_clear(ramet_engine *engine);
 
 /* ------------------------------------------------- snapshot and spill (disk) ---- */
 
+/* Reads a context key: a regular file of exactly 32 bytes that nobody but its owner may read or write. The caller wipes it when
+ * it is done. Errors: E_NOT_FOUND, E_ARGUMENT (its size, or who may use it), E_IO. */
+ramet_status ramet_key_read(const char *path, uint8_t out[RAMET_KEY_BYTES], ramet_error *error);
+
 typedef struct ramet_snapshot_info {
     uint32_t format_version;
     char model_name[128], arch[32];
@@ -258,6 +274,7 @@ typedef struct ramet_snapshot_info {
     uint32_t n_tokens, n_layers, n_kv_heads, head_dim, n_vocab;
     bool has_logits, encrypted;
     char owner[128], marking[128];
+    uint64_t generation;
     uint64_t file_bytes, header_bytes, payload_bytes;
 } ramet_snapshot_info;
 
@@ -265,6 +282,7 @@ typedef struct ramet_snapshot_options {
     const char *owner, *marking; /* may be NULL */
     const void *sampler_state;   /* kept as it is and handed back at restore; may be NULL */
     size_t sampler_state_bytes;  /* at most 64 KiB */
+    uint64_t generation;         /* the caller's count of saves of this context; see ramet_snapshot_policy */
     bool skip_sync;              /* outlives a crash of this process, but perhaps not one of the machine */
 } ramet_snapshot_options;
 
@@ -279,19 +297,22 @@ typedef struct ramet_snapshot_sampler {
  * be NULL. The engine's threads help while no other call needs them; so they do for a restore and a spill. */
 ramet_status ramet_snapshot_save(ramet_context *context, const char *path, const ramet_snapshot_options *options,
                                  ramet_snapshot_info *out_info, ramet_error *error);
-/* A context with the same tokens, state and last logits. Every byte is checked before the context exists. The last two
- * outputs may be NULL. Errors: E_CORRUPT, E_UNSUPPORTED (a newer or encrypted file), E_MODEL_MISMATCH (other weights:
+/* A context with the same tokens, state and last logits. Every byte is checked before the context exists. `policy` NULL
+ * is the engine's. The last two outputs may be NULL. Errors: E_CORRUPT, E_AUTHENTICATION (encrypted and no key or another
+ * one, or not what was sealed; plain or of a lower generation, against the policy), E_UNSUPPORTED (a newer file, or a legacy
+ * one against the policy), E_MODEL_MISMATCH (other weights:
  * both digests in the message; tokenizer, shape, KV precision), E_NUMERICS_MISMATCH, E_WINDOW, E_BUDGET, E_NOT_FOUND,
  * E_IO, E_NO_MEMORY. */
-ramet_status ramet_snapshot_restore(ramet_engine *engine, const char *path, ramet_context **out,
-                                    ramet_snapshot_sampler *out_sampler, ramet_snapshot_info *out_info,
-                                    ramet_error *error);
+ramet_status ramet_snapshot_restore(ramet_engine *engine, const char *path, const ramet_snapshot_policy *policy,
+                                    ramet_context **out, ramet_snapshot_sampler *out_sampler,
+                                    ramet_snapshot_info *out_info, ramet_error *error);
 /* Reads and checks the header alone; needs no model. */
 ramet_status ramet_snapshot_read_info(const char *path, ramet_snapshot_info *out, ramet_error *error);
-/* Checks every byte; needs no model. */
-ramet_status ramet_snapshot_verify(const char *path, ramet_error *error);
+/* Checks every byte; needs no model. `policy` may be NULL, here and below. */
+ramet_status ramet_snapshot_verify(const char *path, const ramet_snapshot_policy *policy, ramet_error *error);
 /* Tokens of a snapshot without a model: *out is malloc'ed. */
-ramet_status ramet_snapshot_read_tokens(const char *path, int32_t **out, uint32_t *out_n, ramet_error *error);
+ramet_status ramet_snapshot_read_tokens(const char *path, const ramet_snapshot_policy *policy, int32_t **out,
+                                        uint32_t *out_n, ramet_error *error);
 
 /* Moves the context's state to a file under `directory` and gives its pages back. A later call that needs them reads it
  * back by itself, exactly; length, tokens, logits and close do without. E_NO_DISK and E_IO leave the context

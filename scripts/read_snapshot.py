@@ -1,12 +1,16 @@
 #!/usr/bin/env python3
 """Reads a ramet snapshot, from docs/FORMAT.md alone, and prints what is in it as JSON.
 
-Shares no code with the library: a test compares the two. Standard library only; checksums are compared when the module
-xxhash can be imported. Exit code 5 and one line on stderr for a file that is not as the format says.
+    scripts/read_snapshot.py FILE [--key KEYFILE]
+
+Shares no code with the library: a test compares the two. Standard library only, but for the module cryptography for
+encrypted files; checksums are compared when the module xxhash can be imported. Exit code 5 and one line on stderr for a
+file that is not as the format says.
 """
 import argparse
 import array
 import hashlib
+import hmac
 import json
 import struct
 import sys
@@ -16,11 +20,12 @@ try:
 except ImportError:
     xxhash = None
 
-PREAMBLE = struct.Struct("<8sIIIIQ72sII")
+PREAMBLE = struct.Struct("<8sIIIIQ32s32s8sII")
+ENCRYPTED = 1
 PRECISIONS = ["f32", "f16", "vq8", "q8"]
 SECTIONS = ["tokens", "logits", "sampler", "recurrent", "positions"]
 TILE = 64
-TEXT, RAW, U32, U64X5 = range(4)
+TEXT, RAW, U32, U64, U64X5 = range(5)
 FIELDS = {
     0x0001: ("model_name", TEXT, 127),
     0x0002: ("arch", TEXT, 31),
@@ -38,7 +43,9 @@ FIELDS = {
     0x800A: ("n_tokens", U32, 4),
     0x800B: ("has_logits", U32, 4),
     0x800C: ("section_bytes", U64X5, 40),
+    0x800D: ("generation", U64, 8),
 }
+SINCE = {"generation": 2}  # the version that brought a field; the others are of version 1
 
 
 class Malformed(Exception):
@@ -62,24 +69,26 @@ def read_value(kind, limit, value, name):
         return value.decode("utf-8", "replace")
     if kind == RAW:
         return value.hex()
-    return struct.unpack("<I", value)[0] if kind == U32 else list(struct.unpack("<5Q", value))
+    numbers = list(struct.unpack({U32: "<I", U64: "<Q", U64X5: "<5Q"}[kind], value))
+    return numbers if kind == U64X5 else numbers[0]
 
 
-def read_fields(data, n_fields):
+def read_fields(data, n_fields, version):
     found, at, last = {}, 0, 0
+    known = {tag: field for tag, field in FIELDS.items() if SINCE.get(field[0], 1) <= version}
     for _ in range(n_fields):
         require(at + 8 <= len(data), "field past the header")
         tag, zero, length = struct.unpack_from("<HHI", data, at)
         value = data[at + 8 : at + 8 + length]
         require(len(value) == length and zero == 0 and tag > last, f"field {tag:#06x}")
         at, last = at + 8 + length, tag
-        if tag in FIELDS:
-            name, kind, limit = FIELDS[tag]
+        if tag in known:
+            name, kind, limit = known[tag]
             found[name] = read_value(kind, limit, value, name)
         else:
             require(not tag & 0x8000, f"unknown critical field {tag:#06x}")
     require(at == len(data), "bytes left over in the header")
-    require(len(found) == len(FIELDS), "missing fields")
+    require(len(found) == len(known), "missing fields")
     return found
 
 
@@ -91,18 +100,20 @@ def row_bytes(header):
 
 def read_header(data):
     require(len(data) >= PREAMBLE.size, "shorter than a preamble")
-    magic, version, header_bytes, flags, chunk_bytes, file_bytes, reserved, n_fields, zero = PREAMBLE.unpack_from(data)
+    preamble = PREAMBLE.unpack_from(data)
+    magic, version, header_bytes, flags, chunk_bytes, file_bytes, salt, commitment, reserved, n_fields, zero = preamble
     require(magic == b"RAMETSNP", "magic")
-    require(version == 1, f"version {version}")
+    require(version in (1, 2), f"version {version}")
     require(file_bytes == len(data), f"file has {len(data)} bytes, header says {file_bytes}")
     require(128 <= header_bytes <= min(65536, len(data)), "header_bytes")
     header_hash = data[header_bytes - 16 : header_bytes]
     check_hash(data[: header_bytes - 16], header_hash, "the header")
-    require(flags == 0, f"flags {flags:#x}")
+    require(flags == 0 or (flags == ENCRYPTED and version >= 2), f"flags {flags:#x}")
     require(1 << 17 <= chunk_bytes <= 1 << 24, "chunk_bytes")
-    require(not any(reserved) and zero == 0, "reserved bytes")
+    require(not any(reserved if flags else salt + commitment + reserved) and zero == 0, "reserved bytes")
     header = {"format_version": version, "header_bytes": header_bytes, "file_bytes": file_bytes, "chunk_bytes": chunk_bytes}
-    header.update(read_fields(data[PREAMBLE.size : header_bytes - 16], n_fields))
+    header["encrypted"] = bool(flags)
+    header.update(read_fields(data[PREAMBLE.size : header_bytes - 16], n_fields, version))
     require(0 < header["n_vocab"] < 1 << 31 and header["kv"] < 4 and header["payload"] < 4 and header["has_logits"] < 2, "ranges")
     n_tokens = header["n_tokens"]
     sizes = dict(zip(SECTIONS, header["section_bytes"]))
@@ -113,16 +124,45 @@ def read_header(data):
     return header, header_hash
 
 
-def read_body(data, header, header_hash):
+def derive(header_raw, key):
+    """The digest of an encrypted file's header and the file's key, after the commitment."""
+    from cryptography.hazmat.primitives.hashes import SHA256
+    from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+    salt, commitment = header_raw[32:64], header_raw[64:96]
+    digest = hashlib.sha256(header_raw[:64] + bytes(32) + header_raw[96:-16]).digest()
+    made = HKDF(SHA256(), 64, salt, b"ramet snapshot" + digest).derive(key)
+    require(hmac.compare_digest(made[32:], commitment), "key commitment: another key, or a changed header")
+    return digest, made[:32]
+
+
+def open_chunk(chunk, tag, index, n_chunks, digest, file_key):
+    from cryptography.exceptions import InvalidTag
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+    try:
+        return AESGCM(file_key).decrypt(struct.pack("<QI", index, index + 1 == n_chunks), chunk + tag, digest)
+    except InvalidTag:
+        raise Malformed(f"seal of chunk {index}") from None
+
+
+def read_body(data, header, header_hash, key):
     begin, size = header["header_bytes"], header["chunk_bytes"]
     end = begin + sum(header["section_bytes"])
     n_chunks = (end + size - 1) // size if end > begin else 0
     require(len(data) == end + 16 * n_chunks, "file length")
+    require(key is not None or not header["encrypted"], "encrypted: --key is needed")
+    secrets = derive(data[:begin], key) if header["encrypted"] else None
+    body = []
     for index in range(n_chunks):
         chunk = data[max(index * size, begin) : min((index + 1) * size, end)]
         stored = data[end + 16 * index : end + 16 * index + 16]
-        check_hash(chunk + header_hash + struct.pack("<Q", index), stored, f"chunk {index}")
-    return data[begin:end]
+        if secrets:
+            chunk = open_chunk(chunk, stored, index, n_chunks, *secrets)
+        else:
+            check_hash(chunk + header_hash + struct.pack("<Q", index), stored, f"chunk {index}")
+        body.append(chunk)
+    return b"".join(body)
 
 
 def vector_parts(header):
@@ -154,9 +194,9 @@ def read_rows(positions, header):
     return b"".join(out)
 
 
-def read_snapshot(data):
+def read_snapshot(data, key=None):
     header, header_hash = read_header(data)
-    body, at, part = read_body(data, header, header_hash), 0, {}
+    body, at, part = read_body(data, header, header_hash, key), 0, {}
     for name, n in zip(SECTIONS, header["section_bytes"]):
         part[name], at = body[at : at + n], at + n
     tokens = list(struct.unpack(f"<{header['n_tokens']}i", part["tokens"]))
@@ -175,11 +215,16 @@ def read_snapshot(data):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("file")
-    path = parser.parse_args().file
+    parser.add_argument("--key", metavar="KEYFILE")
+    options = parser.parse_args()
+    path, key = options.file, None
     with open(path, "rb") as f:
         data = f.read()
+    if options.key:
+        with open(options.key, "rb") as f:
+            key = f.read()
     try:
-        print(json.dumps(read_snapshot(data), sort_keys=True))
+        print(json.dumps(read_snapshot(data, key), sort_keys=True))
     except Malformed as e:
         print(f"{path}: {e}", file=sys.stderr)
         sys.exit(5)

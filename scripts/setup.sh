@@ -5,7 +5,7 @@ set -eu
 
 build="gcc libc6-dev make cmake ninja-build pkg-config libpcre2-dev libxxhash-dev libssl-dev libjansson-dev libcmocka-dev"
 demo="$build python3 python3-pip ca-certificates"
-test="$build python3 clang clang-format"
+test="$build python3 python3-cryptography clang libclang-rt-dev clang-format"
 # To build for AArch64 and run that here (scripts/check_arm64.sh, which is skipped without).
 arm64="gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user libpcre2-dev:arm64 libxxhash-dev:arm64 libssl-dev:arm64
     libjansson-dev:arm64 libcmocka-dev:arm64"

@@ -363,7 +363,7 @@ static void snapshots_move_between_engines(void **state) {
         assert_int_equal(ramet_snapshot_save(context, path, &options, &info, NULL), RAMET_OK);
         assert_int_equal(info.n_tokens, 70);
         ramet_error error = {0};
-        if (ramet_snapshot_restore(to, path, &restored, &sampler, &info, &error) != RAMET_OK)
+        if (ramet_snapshot_restore(to, path, NULL, &restored, &sampler, &info, &error) != RAMET_OK)
             fail_msg("%s", error.message);
         assert_int_equal(sampler.bytes, 4);
         assert_memory_equal(sampler.data, "dice", 4);

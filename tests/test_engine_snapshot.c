@@ -12,6 +12,7 @@
 
 #include "ramet.h"
 
+#include <glob.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -86,7 +87,7 @@ static void go_round(ramet_context *context, uint32_t length, const float *expec
     ramet_context *back, *fork;
     ramet_error error;
     require_ok(ramet_snapshot_save(context, path, &options, NULL, &error), &error);
-    require_ok(ramet_snapshot_restore(engine, path, &back, NULL, NULL, &error), &error);
+    require_ok(ramet_snapshot_restore(engine, path, NULL, &back, NULL, NULL, &error), &error);
     require_ok(ramet_context_spill(back, directory, &error), &error);
     require_ok(ramet_context_fork(back, &fork, &error), &error); /* reads it back */
     require_ok(ramet_context_extend(fork, tokens + length, 1, &error), &error);
@@ -150,7 +151,7 @@ static void save_in_the_middle(void *user, uint32_t pos, uint32_t n, const float
     ramet_error error;
     (void)pos, (void)n, (void)rows, (void)width;
     require_ok(ramet_snapshot_save(w->context, path, &options, NULL, &error), &error);
-    require_ok(ramet_snapshot_restore(engine, path, &back, NULL, NULL, &error), &error);
+    require_ok(ramet_snapshot_restore(engine, path, NULL, &back, NULL, NULL, &error), &error);
     ramet_context_close(&back, NULL);
 }
 
@@ -165,10 +166,66 @@ static void a_snapshot_does_not_wait_for_a_prefill(void **state) {
     stop(&saver);
 }
 
+/* ---- keys ---- */
+
+/* The engine copies the key: the caller's may go at once. A policy of the call's own goes before the engine's. */
+static void an_engine_keeps_its_key(void **state) {
+    (void)state;
+    uint8_t key[RAMET_KEY_BYTES] = {7};
+    const uint8_t kept[RAMET_KEY_BYTES] = {7};
+    const ramet_snapshot_policy with_key = {.context_key = kept}, without = {0};
+    const ramet_engine_options options = {.threads = 2, .n_ctx = 256, .snapshots = {.context_key = key}};
+    ramet_engine *keyed;
+    ramet_context *context, *back;
+    ramet_snapshot_info info;
+    assert_ok(ramet_engine_create(model, &options, &keyed, error));
+    memset(key, 0, sizeof key);
+    assert_ok(ramet_context_create(keyed, &context, error));
+    assert_ok(ramet_context_extend(context, tokens, 70, error));
+    assert_ok(ramet_snapshot_save(context, path, NULL, &info, error));
+    assert_true(info.encrypted);
+    ramet_context_close(&context, NULL);
+    assert_ok(ramet_snapshot_restore(keyed, path, NULL, &back, NULL, NULL, error));
+    ramet_context_close(&back, NULL);
+    assert_int_equal(ramet_snapshot_restore(keyed, path, &without, &back, NULL, NULL, NULL), RAMET_E_AUTHENTICATION);
+    assert_int_equal(ramet_snapshot_restore(engine, path, NULL, &back, NULL, NULL, NULL), RAMET_E_AUTHENTICATION);
+    assert_null(back);
+    assert_ok(ramet_snapshot_restore(engine, path, &with_key, &back, NULL, NULL, error));
+    ramet_context_close(&back, NULL);
+    assert_ok(ramet_snapshot_verify(path, &with_key, error));
+    ramet_engine_destroy(&keyed);
+}
+
+/* Also where nobody gave a key, and then with one that no other engine has. */
+static void what_is_spilled_is_encrypted(void **state) {
+    (void)state;
+    ramet_context *context = context_of(70);
+    ramet_snapshot_info info;
+    char file[384] = "";
+    assert_ok(ramet_context_spill(context, directory, error));
+    char pattern[128];
+    snprintf(pattern, sizeof pattern, "%s/ramet-*/spill-*", directory);
+    glob_t found;
+    assert_int_equal(glob(pattern, 0, NULL, &found), 0);
+    assert_int_equal(found.gl_pathc, 1);
+    snprintf(file, sizeof file, "%s", found.gl_pathv[0]);
+    globfree(&found);
+    assert_ok(ramet_snapshot_read_info(file, &info, error));
+    assert_true(info.encrypted);
+    const uint8_t zero[RAMET_KEY_BYTES] = {0};
+    const ramet_snapshot_policy guess = {.context_key = zero};
+    assert_int_equal(ramet_snapshot_verify(file, &guess, NULL), RAMET_E_AUTHENTICATION);
+    assert_ok(ramet_context_extend(context, tokens + 70, 1, error));
+    assert_int_equal(access(file, F_OK), -1);
+    ramet_context_close(&context, NULL);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_snapshot_races_a_decode),
         cmocka_unit_test(a_snapshot_does_not_wait_for_a_prefill),
+        cmocka_unit_test(an_engine_keeps_its_key),
+        cmocka_unit_test(what_is_spilled_is_encrypted),
     };
     return cmocka_run_group_tests_name("snapshots", tests, open_engine, close_engine);
 }

@@ -198,17 +198,21 @@ static inline void stop_crew(void) {
     crew = NULL;
 }
 
-/* Save and spill of a context that nobody is inside. */
+/* What files are written and read with; NULL: plain ones. */
+static const ramet_snapshot_policy *policy;
+
+/* Save of a context that nobody is inside. */
 static inline ramet_status save(const world *w, ramet_context *context, const ramet_snapshot_options *options,
                                 const char *path, ramet_snapshot_info *info, ramet_error *error) {
     RAMET_TRY(ramet_context_enter(context, error));
-    ramet_status status = ramet_store_save(context, &w->identity, options, path, crew, info, error);
+    const uint8_t *key = policy ? policy->context_key : NULL;
+    ramet_status status = ramet_store_save(context, &w->identity, options, key, path, crew, info, error);
     ramet_context_leave(context);
     return status;
 }
 
 static inline ramet_status restore(const world *w, const char *path, ramet_context **out, ramet_error *error) {
-    return ramet_store_restore(w->cache, &w->identity, path, crew, out, NULL, NULL, NULL, error);
+    return ramet_store_restore(w->cache, &w->identity, policy, path, crew, out, NULL, NULL, NULL, error);
 }
 
 /* ---- files ---- */

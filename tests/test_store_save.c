@@ -110,7 +110,7 @@ static void test_case_32_rename_fails(void **state) {
     assert_int_equal(error.code, status);
     assert_int_equal(count_files(), files);
     char beside[200]; /* the temporary name was next to the directory */
-    snprintf(beside, sizeof beside, "ls %s.tmp-* 2>/dev/null | grep -q .", directory);
+    snprintf(beside, sizeof beside, "ls %s.ramet-tmp-* 2>/dev/null | grep -q .", directory);
     assert_int_not_equal(system(beside), 0);
     close_scene(&s);
 }
@@ -149,7 +149,7 @@ static void test_case_32_empty_context(void **state) {
     assert_restores(&s, s.path, &nothing);
     int32_t *tokens;
     uint32_t n = 1;
-    assert_ok(ramet_store_read_tokens(s.path, &tokens, &n, error));
+    assert_ok(ramet_store_read_tokens(s.path, NULL, &tokens, &n, error));
     assert_int_equal(n, 0);
     free(tokens);
     close_context(&context);

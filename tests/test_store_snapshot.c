@@ -19,7 +19,7 @@ static void round_trip(shape s, uint32_t n) {
         assert_ok(save(&from[i], context, NULL, i == 0 ? first : path, &saved, error));
         if (i > 0) assert_same_file(first, path); /* K8 */
         close_context(&context);
-        assert_ok(ramet_store_verify(first, error));
+        assert_ok(ramet_store_verify(first, NULL, error));
         assert_ok(ramet_store_read_info(first, &info, error));
         assert_memory_equal(&info, &saved, sizeof info);
         assert_int_equal(info.n_tokens, n);
@@ -142,7 +142,7 @@ static void test_options_come_back(void **state) {
     void *got = NULL;
     size_t got_bytes = 0;
     ramet_snapshot_info info;
-    assert_ok(ramet_store_restore(w.cache, &w.identity, path, crew, &back, &got, &got_bytes, &info, error));
+    assert_ok(ramet_store_restore(w.cache, &w.identity, NULL, path, crew, &back, &got, &got_bytes, &info, error));
     assert_int_equal(got_bytes, sizeof sampler);
     assert_memory_equal(got, sampler, sizeof sampler);
     assert_string_equal(info.owner, "alice");
@@ -155,7 +155,7 @@ static void test_options_come_back(void **state) {
 
     int32_t *tokens;
     uint32_t n;
-    assert_ok(ramet_store_read_tokens(path, &tokens, &n, error));
+    assert_ok(ramet_store_read_tokens(path, NULL, &tokens, &n, error));
     assert_int_equal(n, 3);
     assert_memory_equal(tokens, c.tokens, 3 * sizeof *tokens);
     free(tokens);
@@ -248,7 +248,7 @@ static void refuse(const world *w, const ramet_snapshot_identity *identity, cons
     ramet_error error = {0};
     ramet_context *back;
     ramet_cache_get_stats(w->cache, &before);
-    assert_status(expected, ramet_store_restore(w->cache, identity, path, crew, &back, NULL, NULL, NULL, &error));
+    assert_status(expected, ramet_store_restore(w->cache, identity, NULL, path, crew, &back, NULL, NULL, NULL, &error));
     assert_null(back);
     if (!strstr(error.message, first) || !strstr(error.message, second))
         fail_msg("\"%s\" lacks \"%s\" or \"%s\"", error.message, first, second);
@@ -293,7 +293,7 @@ static void test_case_29_other_model_tokenizer_numerics(void **state) {
     other.model_name = "renamed";
     const char *renamed = in_directory("another name, with spaces");
     assert_int_equal(rename(path, renamed), 0);
-    assert_ok(ramet_store_restore(w.cache, &other, renamed, crew, &back, NULL, NULL, NULL, error));
+    assert_ok(ramet_store_restore(w.cache, &other, NULL, renamed, crew, &back, NULL, NULL, NULL, error));
     assert_holds(&w, back, &c);
 
     /* same name, new content: judged by the content */

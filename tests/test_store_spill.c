@@ -8,14 +8,14 @@ static const shape shapes[] = {
 
 static ramet_status spill(const world *w, ramet_context *context, const char *where, ramet_error *error) {
     RAMET_TRY(ramet_context_enter(context, error));
-    ramet_status status = ramet_store_spill(context, &w->identity, where, crew, error);
+    ramet_status status = ramet_store_spill(context, &w->identity, NULL, where, crew, error);
     ramet_context_leave(context);
     return status;
 }
 
 static ramet_status unspill(const world *w, ramet_context *context, ramet_error *error) {
     RAMET_TRY(ramet_context_enter(context, error));
-    ramet_status status = ramet_store_unspill(context, &w->identity, crew, error);
+    ramet_status status = ramet_store_unspill(context, &w->identity, NULL, crew, error);
     ramet_context_leave(context);
     return status;
 }

@@ -36,11 +36,15 @@ void ramet_sha256_finish(ramet_sha256 **s, uint8_t out[32]) {
     *s = NULL;
 }
 
-void ramet_sha256_once(const void *data, uint64_t bytes, uint8_t out[32]) {
+void ramet_sha256_pieces(const ramet_piece *pieces, size_t n, uint8_t out[32]) {
     SHA256_CTX context;
     SHA256_Init(&context);
-    SHA256_Update(&context, data, (size_t)bytes);
+    for (size_t i = 0; i < n; i++) SHA256_Update(&context, pieces[i].data, (size_t)pieces[i].bytes);
     SHA256_Final(out, &context);
+}
+
+void ramet_sha256_once(const void *data, uint64_t bytes, uint8_t out[32]) {
+    ramet_sha256_pieces(&(ramet_piece){data, bytes}, 1, out);
 }
 
 static void put_canonical(XXH128_hash_t hash, uint8_t out[16]) {

@@ -100,6 +100,7 @@ static void print_json(const ramet_bench *b) {
     ramet_json_string(&j, "kernels", b->s.engine_info.kernels);
     ramet_json_string(&j, "kv", ramet_kv_name(b->s.engine_info.kv));
     ramet_json_string(&j, "numerics_id", b->s.engine_info.numerics_id);
+    ramet_json_bool(&j, "encrypted", b->o->context_key != NULL);
     ramet_json_double(&j, "read_bytes_per_second", b->read_per_second);
     ramet_json_double(&j, "copy_bytes_per_second", b->copy_per_second);
     ramet_json_u64(&j, "weights_bytes", b->s.info.weights_bytes);
@@ -210,8 +211,9 @@ static void print_load(const ramet_bench *b, const char *paragraph) {
 static void print_head(const ramet_bench *b, const char *paragraph) {
     static const char dot[] = " \xC2\xB7 ";
     const ramet_engine_info *e = &b->s.engine_info;
-    printf("ramet %s%s%s%s%s%s%" PRIu32 " threads%s%s%s%s\n%s", ramet_version(), dot, b->s.info.name, dot,
-           b->s.info.arch, dot, e->threads, dot, e->kernels, dot, ramet_kv_name(e->kv), paragraph);
+    printf("ramet %s%s%s%s%s%s%" PRIu32 " threads%s%s%s%s%s\n%s", ramet_version(), dot, b->s.info.name, dot,
+           b->s.info.arch, dot, e->threads, dot, e->kernels, dot, ramet_kv_name(e->kv),
+           b->o->context_key ? ", snapshots encrypted" : "", paragraph);
     printf("memory: reads %.1f GB/s, copies %.1f GB/s; medians of %" PRIu32 "\n%s", b->read_per_second / 1e9,
            b->copy_per_second / 1e9, b->o->bench_reps, paragraph);
     print_load(b, paragraph);

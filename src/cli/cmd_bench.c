@@ -121,7 +121,7 @@ static ramet_status time_snapshot(ramet_bench *b, ramet_bench_row *row, ramet_co
 static ramet_status time_restore(ramet_bench *b, ramet_bench_row *row, uint32_t rep, ramet_error *error) {
     ramet_snapshot_info info;
     ramet_context *restored = NULL;
-    TIME(row, rep, ramet_snapshot_restore(b->s.engine, b->scratch.file, &restored, NULL, &info, error));
+    TIME(row, rep, ramet_snapshot_restore(b->s.engine, b->scratch.file, NULL, &restored, NULL, &info, error));
     row->amount = info.file_bytes;
     row->limit_bytes = (double)info.file_bytes;
     ramet_drop(&restored);

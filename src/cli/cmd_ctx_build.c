@@ -34,8 +34,8 @@ static ramet_status save(const ramet_options *o, ramet_context *context, build *
     uint64_t start = ramet_now_nanoseconds();
     RAMET_TRY(ramet_save_patiently(context, o->output, &b->info, error));
     b->save_nanoseconds = ramet_now_nanoseconds() - start;
-    ramet_say(o, "saved %s (%s) in %s", o->output, ramet_label_bytes(b->info.file_bytes).text,
-              ramet_label_duration(b->save_nanoseconds).text);
+    ramet_say(o, "saved %s (%s%s) in %s", o->output, ramet_label_bytes(b->info.file_bytes).text,
+              b->info.encrypted ? ", encrypted" : "", ramet_label_duration(b->save_nanoseconds).text);
     return RAMET_OK;
 }
 
@@ -46,6 +46,7 @@ static void print_json(const ramet_options *o, const ramet_session *s, const bui
     ramet_json_u64(&j, "tokens", b->n_tokens);
     ramet_json_u64(&j, "prefill_nanoseconds", b->prefill_nanoseconds);
     ramet_json_u64(&j, "bytes", b->info.file_bytes);
+    ramet_json_bool(&j, "encrypted", b->info.encrypted);
     ramet_json_u64(&j, "save_nanoseconds", b->save_nanoseconds);
     ramet_json_string(&j, "model", s->info.name);
     ramet_json_string(&j, "weights_sha256", s->info.weights_sha256);

@@ -81,7 +81,7 @@ static ramet_status run(const ramet_options *o, const char *path, ramet_session 
     if (!o->has_kv) with_kv.kv = info.kv; /* the cache it was made at */
     RAMET_TRY(ramet_session_start(s, &with_kv, 0, error));
     uint64_t start = ramet_now_nanoseconds();
-    RAMET_TRY(ramet_snapshot_restore(s->engine, path, &source, NULL, NULL, error));
+    RAMET_TRY(ramet_snapshot_restore(s->engine, path, NULL, &source, NULL, NULL, error));
     r.restore_nanoseconds = ramet_now_nanoseconds() - start;
     ramet_status status = fork_source(o, s, source, &r, error);
     ramet_drop(&source);

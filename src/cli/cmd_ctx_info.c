@@ -1,6 +1,7 @@
 /* cmd_ctx_info.c - `ramet ctx info`: the header of a saved context, and with --verify every byte of it. */
 #include "cli/commands.h"
 #include "cli/json.h"
+#include "cli/policy.h"
 #include "cli/session.h"
 
 #include <inttypes.h>
@@ -27,6 +28,7 @@ static void print_text(const char *file, const ramet_snapshot_info *s, bool veri
     print_row("owner           ", s->owner);
     print_row("marking         ", s->marking);
     printf("encrypted       %s\n", s->encrypted ? "yes" : "no");
+    printf("generation      %" PRIu64 "\n", s->generation);
     printf("format          %" PRIu32 "\n", s->format_version);
     printf("size            %s", ramet_label_bytes(s->file_bytes).text);
     printf(" (header %s, payload %s)\n", ramet_label_bytes(s->header_bytes).text,
@@ -53,6 +55,7 @@ static void print_json(const char *file, const ramet_snapshot_info *s, bool veri
     ramet_json_u64(&j, "vocabulary", s->n_vocab);
     ramet_json_bool(&j, "has_logits", s->has_logits);
     ramet_json_bool(&j, "encrypted", s->encrypted);
+    ramet_json_u64(&j, "generation", s->generation);
     ramet_json_string(&j, "owner", s->owner);
     ramet_json_string(&j, "marking", s->marking);
     ramet_json_u64(&j, "file_bytes", s->file_bytes);
@@ -62,12 +65,20 @@ static void print_json(const char *file, const ramet_snapshot_info *s, bool veri
     ramet_json_object_end(&j);
 }
 
+static ramet_status verify(const ramet_options *o, const char *path, ramet_error *error) {
+    ramet_policy policy;
+    RAMET_TRY(ramet_policy_open(o, &policy, error));
+    ramet_status status = ramet_snapshot_verify(path, &policy.rules, error);
+    ramet_policy_close(&policy);
+    return status;
+}
+
 ramet_status ramet_cmd_ctx_info(const ramet_options *o, ramet_error *error) {
     ramet_input_file file;
     ramet_snapshot_info info;
     RAMET_TRY(ramet_input_file_open(o->args[0], &file, error));
     ramet_status status = ramet_snapshot_read_info(file.path, &info, error);
-    if (status == RAMET_OK && o->verify) status = ramet_snapshot_verify(file.path, error);
+    if (status == RAMET_OK && o->verify) status = verify(o, file.path, error);
     if (status == RAMET_OK && o->json)
         print_json(o->args[0], &info, o->verify);
     else if (status == RAMET_OK)

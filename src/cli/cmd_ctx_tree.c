@@ -15,7 +15,7 @@ static ramet_status add_leaf(ramet_forest *f, const char *path, ramet_error *err
     void *leaves = f->leaves;
     ramet_leaf leaf = {0};
     RAMET_TRY(ramet_snapshot_read_info(path, &leaf.info, error));
-    RAMET_TRY(ramet_snapshot_read_tokens(path, &leaf.tokens, &leaf.n, error));
+    RAMET_TRY(ramet_snapshot_read_tokens(path, &f->policy.rules, &leaf.tokens, &leaf.n, error));
     leaf.file = strdup(path);
     if (!leaf.file || !ramet_grow(&leaves, &f->capacity, f->n + 1, sizeof leaf)) {
         free(leaf.file);
@@ -106,6 +106,7 @@ static ramet_status check_model(const ramet_forest *f, const ramet_session *s, r
 }
 
 static ramet_status run(ramet_forest *f, ramet_session *s, ramet_error *error) {
+    RAMET_TRY(ramet_policy_open(f->o, &f->policy, error));
     RAMET_TRY(read_all(f, error));
     if (f->n > 0) qsort(f->leaves, f->n, sizeof *f->leaves, compare_leaves);
     if (f->o->model) {
@@ -124,6 +125,7 @@ ramet_status ramet_cmd_ctx_tree(const ramet_options *o, ramet_error *error) {
     ramet_session s = {0};
     ramet_status status = run(&f, &s, error);
     ramet_session_close(&s);
+    ramet_policy_close(&f.policy);
     for (size_t i = 0; i < f.n; i++) {
         free(f.leaves[i].file);
         free(f.leaves[i].tokens);

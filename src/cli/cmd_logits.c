@@ -77,7 +77,7 @@ static ramet_status replace_by_restored(ramet_engine *engine, ramet_context **co
     ramet_status status = ramet_save_patiently(*context, scratch.file, NULL, error);
     if (status == RAMET_OK) {
         ramet_drop(context);
-        status = ramet_snapshot_restore(engine, scratch.file, context, NULL, NULL, error);
+        status = ramet_snapshot_restore(engine, scratch.file, NULL, context, NULL, NULL, error);
     }
     ramet_scratch_remove(&scratch);
     return status;

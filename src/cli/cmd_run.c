@@ -12,7 +12,7 @@
 
 static ramet_status restore(ramet_run *r, ramet_error *error) {
     uint64_t start = ramet_now_nanoseconds();
-    RAMET_TRY(ramet_snapshot_restore(r->s.engine, r->input.path, &r->root, NULL, NULL, error));
+    RAMET_TRY(ramet_snapshot_restore(r->s.engine, r->input.path, NULL, &r->root, NULL, NULL, error));
     r->n_reused = ramet_context_length(r->root);
     r->restore_nanoseconds = ramet_now_nanoseconds() - start;
     ramet_say(r->o, "restored %u tokens in %s", r->n_reused, ramet_label_duration(r->restore_nanoseconds).text);

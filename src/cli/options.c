@@ -40,6 +40,8 @@ enum {
     ENGINE = RAMET_CMD_RUN | RAMET_CMD_BUILD | RAMET_CMD_FORK | RAMET_CMD_BENCH | RAMET_CMD_VERIFY | RAMET_CMD_LOGITS |
              RAMET_CMD_PERPLEXITY,
     TEXT = RAMET_CMD_TOKENIZE | RAMET_CMD_DETOKENIZE,
+    READERS = RAMET_CMD_RUN | RAMET_CMD_FORK | RAMET_CMD_INFO | RAMET_CMD_TREE, /* of saved contexts */
+    KEEPERS = READERS | RAMET_CMD_BUILD | RAMET_CMD_BENCH | RAMET_CMD_LOGITS,
     ALL = ENGINE | TEXT | RAMET_CMD_INFO | RAMET_CMD_TREE | RAMET_CMD_MODELS,
 };
 
@@ -83,6 +85,12 @@ static const option_row rows[] = {
 
     {"forks", 'n', OPTION_U32, "N", "branches to fork", AT(n_forks), 1, 1e6, RAMET_CMD_FORK},
     {"verify", 0, OPTION_FLAG, NULL, "check every byte of the file", AT(verify), 0, 0, RAMET_CMD_INFO},
+
+    {"context-key", 0, OPTION_STRING, "FILE",
+     "saved contexts are encrypted; the key is FILE's 32 bytes (default: $RAMET_CONTEXT_KEY)", AT(context_key), 0, 0,
+     KEEPERS},
+    {"allow-legacy-snapshots", 0, OPTION_FLAG, NULL, "read formats that lack a check of the current one",
+     AT(allow_legacy), 0, 0, READERS},
 
     {"rows", 0, OPTION_STRING, "all|last|A:B", "rows to write; row i comes after token i, B is not included", AT(rows),
      0, 0, RAMET_CMD_LOGITS},
@@ -338,6 +346,10 @@ ramet_status ramet_options_parse(int argc, char **argv, unsigned command, ramet_
         if (got < FIRST_LONG && optarg && optarg != argv[optind - 1] && isalpha((unsigned char)optarg[0]))
             return fail_unknown(argv[optind - 1], 0, command, error);
         RAMET_TRY(set_value(row, optarg, out, error));
+    }
+    if (!out->context_key && (command & KEEPERS)) {
+        const char *set = getenv("RAMET_CONTEXT_KEY");
+        if (set && set[0]) out->context_key = set;
     }
     out->args = argv + optind;
     out->n_args = (size_t)(argc - optind);

@@ -36,6 +36,8 @@ typedef struct ramet_options {
     const char *kernels;
 
     const char *prompt, *file, *input, *output, *tokens_file;
+    const char *context_key; /* a file; of the environment where no option names one */
+    bool allow_legacy;
     bool special;
 
     uint32_t n_generate, branches;

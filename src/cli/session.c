@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "cli/models.h"
+#include "cli/policy.h"
 
 #include <ctype.h>
 #include <stdlib.h>
@@ -108,10 +109,14 @@ ramet_engine_options ramet_engine_options_of(const ramet_options *o) {
 
 ramet_status ramet_session_start(ramet_session *s, const ramet_options *o, uint32_t n_ctx, ramet_error *error) {
     ramet_engine_options options = ramet_engine_options_of(o);
+    ramet_policy policy;
     if (options.n_ctx == 0) options.n_ctx = n_ctx;
-    RAMET_TRY(ramet_engine_create(s->model, &options, &s->engine, error));
-    ramet_engine_get_info(s->engine, &s->engine_info);
-    return RAMET_OK;
+    RAMET_TRY(ramet_policy_open(o, &policy, error));
+    options.snapshots = policy.rules;
+    ramet_status status = ramet_engine_create(s->model, &options, &s->engine, error);
+    ramet_policy_close(&policy); /* the engine has a copy */
+    if (status == RAMET_OK) ramet_engine_get_info(s->engine, &s->engine_info);
+    return status;
 }
 
 void ramet_session_close(ramet_session *s) {

@@ -3,6 +3,7 @@
 #ifndef RAMET_CLI_TREE_H
 #define RAMET_CLI_TREE_H
 
+#include "cli/policy.h"
 #include "cli/session.h"
 
 typedef struct ramet_leaf {
@@ -14,6 +15,7 @@ typedef struct ramet_leaf {
 
 typedef struct ramet_forest {
     const ramet_options *o;
+    ramet_policy policy;
     const ramet_model *model; /* for the text of edges; may be NULL */
     ramet_leaf *leaves;       /* sorted by weights, then tokens */
     size_t n, capacity;

@@ -1,4 +1,5 @@
 /* engine.c - an engine: pages, workers and scratch for one model at one KV precision. Fills in defaults and sizes everything once. */
+#include "base/crypt.h"
 #include "base/memory.h"
 #include "engine/internal.h"
 
@@ -30,6 +31,15 @@ static ramet_status lay_out_kv(ramet_engine *e, int precision, ramet_error *erro
         !ramet_mul_u64(16 * pages, e->layout.page_bytes, &e->options.kv_budget_bytes))
         return ramet_fail(error, RAMET_E_ARGUMENT, "a context of %u tokens is too large", e->options.n_ctx);
     if (e->options.tree_budget_bytes == 0) e->options.tree_budget_bytes = e->options.kv_budget_bytes / 2;
+    return RAMET_OK;
+}
+
+/* A key of its own, so that spilled contexts are never readable by others. */
+static ramet_status take_key(ramet_engine *e, ramet_error *error) {
+    ramet_snapshot_policy *policy = &e->options.snapshots;
+    if (!policy->context_key) return ramet_random(e->context_key, sizeof e->context_key, error);
+    memcpy(e->context_key, policy->context_key, sizeof e->context_key);
+    policy->context_key = e->context_key;
     return RAMET_OK;
 }
 
@@ -68,6 +78,7 @@ ramet_status ramet_engine_create_on(const ramet_model *model, const ramet_weight
     pthread_mutex_init(&e->run_lock, NULL);
     ramet_status status = complete_options(&e->options, &weights->hparams, error);
     if (status == RAMET_OK) status = lay_out_kv(e, precision, error);
+    if (status == RAMET_OK) status = take_key(e, error);
     if (status == RAMET_OK) status = create_parts(e, error);
     if (status != RAMET_OK) {
         ramet_engine_destroy(&e);
@@ -101,6 +112,7 @@ void ramet_engine_destroy(ramet_engine **handle) {
     ramet_unmap(e->rows, (size_t)e->rows_bytes);
     free(e->spans);
     pthread_mutex_destroy(&e->run_lock);
+    ramet_wipe(e->context_key, sizeof e->context_key);
     free(e);
 }
 

@@ -25,6 +25,7 @@ struct ramet_engine {
     ramet_kv_layout layout;
     ramet_kernels kernels;
     char numerics_id[33];
+    uint8_t context_key[RAMET_KEY_BYTES]; /* of the options' policy, or random: for spilled contexts alone */
     ramet_pool *pool;
     ramet_cache *cache;
     uint64_t rows_bytes;

@@ -33,7 +33,7 @@ ramet_status ramet_engine_enter(ramet_context *context, ramet_error *error) {
     if (!ramet_context_where(context)) return RAMET_OK;
     ramet_snapshot_identity id = identity_of(ramet_engine_of(context));
     ramet_store_crew crew = crew_of(ramet_engine_of(context));
-    ramet_status status = ramet_store_unspill(context, &id, &crew, error);
+    ramet_status status = ramet_store_unspill(context, &id, ramet_engine_of(context)->context_key, &crew, error);
     if (status != RAMET_OK) ramet_context_leave(context);
     return status;
 }
@@ -50,7 +50,8 @@ ramet_status ramet_context_spill(ramet_context *context, const char *directory, 
     RAMET_TRY(ramet_context_enter(context, error));
     ramet_snapshot_identity id = identity_of(ramet_engine_of(context));
     ramet_store_crew crew = crew_of(ramet_engine_of(context));
-    ramet_status status = ramet_store_spill(context, &id, directory, &crew, error);
+    ramet_status status =
+        ramet_store_spill(context, &id, ramet_engine_of(context)->context_key, directory, &crew, error);
     ramet_context_leave(context);
     return status;
 }
@@ -62,16 +63,18 @@ bool ramet_context_is_spilled(const ramet_context *context) {
 ramet_status ramet_snapshot_save(ramet_context *context, const char *path, const ramet_snapshot_options *options,
                                  ramet_snapshot_info *out_info, ramet_error *error) {
     RAMET_TRY(ramet_engine_enter(context, error));
-    ramet_snapshot_identity id = identity_of(ramet_engine_of(context));
-    ramet_store_crew crew = crew_of(ramet_engine_of(context));
-    ramet_status status = ramet_store_save(context, &id, options, path, &crew, out_info, error);
+    ramet_engine *e = ramet_engine_of(context);
+    ramet_snapshot_identity id = identity_of(e);
+    ramet_store_crew crew = crew_of(e);
+    ramet_status status =
+        ramet_store_save(context, &id, options, e->options.snapshots.context_key, path, &crew, out_info, error);
     ramet_context_leave(context);
     return status;
 }
 
-ramet_status ramet_snapshot_restore(ramet_engine *engine, const char *path, ramet_context **out,
-                                    ramet_snapshot_sampler *out_sampler, ramet_snapshot_info *out_info,
-                                    ramet_error *error) {
+ramet_status ramet_snapshot_restore(ramet_engine *engine, const char *path, const ramet_snapshot_policy *policy,
+                                    ramet_context **out, ramet_snapshot_sampler *out_sampler,
+                                    ramet_snapshot_info *out_info, ramet_error *error) {
     ramet_snapshot_identity id = identity_of(engine);
     ramet_store_crew crew = crew_of(engine);
     void **data = NULL;
@@ -81,17 +84,19 @@ ramet_status ramet_snapshot_restore(ramet_engine *engine, const char *path, rame
         data = &out_sampler->data;
         bytes = &out_sampler->bytes;
     }
-    return ramet_store_restore(engine->cache, &id, path, &crew, out, data, bytes, out_info, error);
+    if (!policy) policy = &engine->options.snapshots;
+    return ramet_store_restore(engine->cache, &id, policy, path, &crew, out, data, bytes, out_info, error);
 }
 
 ramet_status ramet_snapshot_read_info(const char *path, ramet_snapshot_info *out, ramet_error *error) {
     return ramet_store_read_info(path, out, error);
 }
 
-ramet_status ramet_snapshot_verify(const char *path, ramet_error *error) {
-    return ramet_store_verify(path, error);
+ramet_status ramet_snapshot_verify(const char *path, const ramet_snapshot_policy *policy, ramet_error *error) {
+    return ramet_store_verify(path, policy, error);
 }
 
-ramet_status ramet_snapshot_read_tokens(const char *path, int32_t **out, uint32_t *out_n, ramet_error *error) {
-    return ramet_store_read_tokens(path, out, out_n, error);
+ramet_status ramet_snapshot_read_tokens(const char *path, const ramet_snapshot_policy *policy, int32_t **out,
+                                        uint32_t *out_n, ramet_error *error) {
+    return ramet_store_read_tokens(path, policy, out, out_n, error);
 }

@@ -177,7 +177,7 @@ static ramet_status snapshot_at(ramet_difference *d, uint32_t k, ramet_error *er
     ramet_status status = ramet_verify_run(d, context, k, s->n, error);
     if (status == RAMET_OK) status = ramet_snapshot_save(context, path, NULL, NULL, error);
     ramet_context_close(&context, NULL);
-    if (status == RAMET_OK) status = ramet_snapshot_restore(s->engine, path, &context, NULL, NULL, error);
+    if (status == RAMET_OK) status = ramet_snapshot_restore(s->engine, path, NULL, &context, NULL, NULL, error);
     unlink(path);
     if (status == RAMET_OK) status = compare_last(d, context, error);
     if (status == RAMET_OK) status = ramet_verify_run(d, context, k + TAIL < s->n ? k + TAIL : s->n, 1, error);

@@ -14,8 +14,7 @@ enum {
     FLAG_ENCRYPTED = 1,
     TAG_CRITICAL = 0x8000, /* a reader that does not know this tag must refuse the file */
     FIELD_PREFIX_BYTES = 8,
-    RESERVED_OFF = 32, /* salt, key commitment and nonce prefix of the encrypted form: zero in the plain one */
-    RESERVED_BYTES = 72,
+    RESERVED_OFF = 96, /* to the number of fields, and behind it: zero */
     N_FIELDS_OFF = 104,
 };
 
@@ -25,11 +24,13 @@ typedef struct field {
     uint16_t tag;
     field_kind kind;
     size_t off, size; /* of the member; TEXT keeps one byte of it for the NUL */
+    uint32_t since;   /* the first version that has it */
     const char *name;
 } field;
 
-#define FIELD(tag, kind, member)                                                                                       \
-    { tag, kind, offsetof(ramet_snapshot_header, member), sizeof((ramet_snapshot_header *)0)->member, #member }
+#define FIELD_SINCE(since, tag, kind, member)                                                                          \
+    { tag, kind, offsetof(ramet_snapshot_header, member), sizeof((ramet_snapshot_header *)0)->member, since, #member }
+#define FIELD(tag, kind, member) FIELD_SINCE(1, tag, kind, member)
 
 /* Ascending tags: the order in the file. */
 static const field fields[] = {
@@ -49,6 +50,7 @@ static const field fields[] = {
     FIELD(0x800a, U32, n_tokens),
     FIELD(0x800b, U32, has_logits),
     FIELD(0x800c, U64, section_bytes),
+    FIELD_SINCE(2, 0x800d, U64, generation),
 };
 enum { N_FIELDS = sizeof fields / sizeof fields[0] };
 
@@ -126,7 +128,7 @@ ramet_status ramet_snapshot_header_encode(ramet_snapshot_header *h, uint8_t out[
     memset(out, 0, RAMET_SNAPSHOT_WRITTEN_MAX);
     size_t at = RAMET_SNAPSHOT_PREAMBLE_BYTES;
     h->version = RAMET_SNAPSHOT_VERSION;
-    h->flags = 0;
+    h->flags = h->is_encrypted ? FLAG_ENCRYPTED : 0;
     h->chunk_bytes = RAMET_SNAPSHOT_CHUNK_BYTES;
     if (!derive_row(h)) return ramet_fail(error, RAMET_E_ARGUMENT, "this context cannot be a snapshot");
     h->section_bytes[RAMET_SECTION_TOKENS] = (uint64_t)h->n_tokens * sizeof(int32_t);
@@ -146,6 +148,8 @@ ramet_status ramet_snapshot_header_encode(ramet_snapshot_header *h, uint8_t out[
     put_le(out + 16, h->flags, 4);
     put_le(out + 20, h->chunk_bytes, 4);
     put_le(out + 24, h->file_bytes, 8);
+    memcpy(out + RAMET_SNAPSHOT_SALT_OFF, h->salt, sizeof h->salt);
+    memcpy(out + RAMET_SNAPSHOT_COMMITMENT_OFF, h->commitment, sizeof h->commitment);
     put_le(out + N_FIELDS_OFF, N_FIELDS, 4);
     ramet_xxh128(out, at, h->hash);
     memcpy(out + at, h->hash, sizeof h->hash);
@@ -159,9 +163,9 @@ ramet_status ramet_snapshot_preamble_decode(const uint8_t preamble[RAMET_SNAPSHO
     *out = (ramet_snapshot_header){0};
     if (memcmp(preamble, magic, sizeof magic) != 0) return ramet_fail(error, RAMET_E_CORRUPT, "not a ramet snapshot");
     out->version = (uint32_t)get_le(preamble + 8, 4);
-    if (out->version != RAMET_SNAPSHOT_VERSION)
-        return ramet_fail(error, RAMET_E_UNSUPPORTED, "snapshot format version %u; this build reads version %d",
-                          out->version, RAMET_SNAPSHOT_VERSION);
+    if (out->version < RAMET_SNAPSHOT_OLDEST || out->version > RAMET_SNAPSHOT_VERSION)
+        return ramet_fail(error, RAMET_E_UNSUPPORTED, "snapshot format version %u; this build reads versions %d to %d",
+                          out->version, RAMET_SNAPSHOT_OLDEST, RAMET_SNAPSHOT_VERSION);
     out->header_bytes = (uint32_t)get_le(preamble + 12, 4);
     out->flags = (uint32_t)get_le(preamble + 16, 4);
     out->chunk_bytes = (uint32_t)get_le(preamble + 20, 4);
@@ -175,10 +179,16 @@ ramet_status ramet_snapshot_preamble_decode(const uint8_t preamble[RAMET_SNAPSHO
     return RAMET_OK;
 }
 
-static const field *find_field(uint32_t tag) {
+static const field *find_field(uint32_t tag, uint32_t version) {
     for (size_t i = 0; i < N_FIELDS; i++)
-        if (fields[i].tag == tag) return &fields[i];
+        if (fields[i].tag == tag && fields[i].since <= version) return &fields[i];
     return NULL;
+}
+
+static size_t count_fields(uint32_t version) {
+    size_t n = 0;
+    for (size_t i = 0; i < N_FIELDS; i++) n += fields[i].since <= version;
+    return n;
 }
 
 static ramet_status get_field(const field *f, const uint8_t *value, size_t bytes, uint8_t *member, ramet_error *error) {
@@ -207,7 +217,7 @@ static ramet_status decode_fields(const uint8_t *data, size_t end, ramet_snapsho
         at += FIELD_PREFIX_BYTES;
         if (bytes > end - at || reserved != 0 || tag <= last_tag)
             return ramet_fail(error, RAMET_E_CORRUPT, "header field 0x%04x is malformed", tag);
-        const field *f = find_field(tag);
+        const field *f = find_field(tag, out->version);
         if (!f && (tag & TAG_CRITICAL))
             return ramet_fail(error, RAMET_E_UNSUPPORTED, "header field 0x%04x is not known to this build", tag);
         if (f) RAMET_TRY(get_field(f, data + at, (size_t)bytes, (uint8_t *)out + f->off, error));
@@ -215,20 +225,28 @@ static ramet_status decode_fields(const uint8_t *data, size_t end, ramet_snapsho
         last_tag = tag;
         at += (size_t)bytes;
     }
-    if (at != end || n_known != N_FIELDS)
+    if (at != end || n_known != count_fields(out->version))
         return ramet_fail(error, RAMET_E_CORRUPT, "the header lacks fields or has bytes left over");
     return RAMET_OK;
 }
 
-static ramet_status check_flags(const uint8_t *data, uint32_t flags, ramet_error *error) {
-    if (flags & FLAG_ENCRYPTED)
-        return ramet_fail(error, RAMET_E_UNSUPPORTED, "the snapshot is encrypted; this build reads plain ones only");
-    if (flags != 0)
-        return ramet_fail(error, RAMET_E_UNSUPPORTED, "snapshot flags 0x%x are not known to this build", flags);
+static bool is_zero(const uint8_t *data, size_t from, size_t to) {
     uint8_t any = 0;
-    for (size_t i = 0; i < RESERVED_BYTES; i++) any |= data[RESERVED_OFF + i];
-    for (size_t i = N_FIELDS_OFF + 4; i < RAMET_SNAPSHOT_PREAMBLE_BYTES; i++) any |= data[i];
-    if (any != 0) return ramet_fail(error, RAMET_E_CORRUPT, "reserved header bytes are not zero");
+    for (size_t i = from; i < to; i++) any |= data[i];
+    return any == 0;
+}
+
+/* Version 1 has no encrypted form. */
+static ramet_status take_flags(const uint8_t *data, ramet_snapshot_header *out, ramet_error *error) {
+    uint32_t known = out->version >= 2 ? FLAG_ENCRYPTED : 0;
+    if (out->flags & ~known)
+        return ramet_fail(error, RAMET_E_UNSUPPORTED, "snapshot flags 0x%x are not known to this build", out->flags);
+    out->is_encrypted = (out->flags & FLAG_ENCRYPTED) != 0;
+    memcpy(out->salt, data + RAMET_SNAPSHOT_SALT_OFF, sizeof out->salt);
+    memcpy(out->commitment, data + RAMET_SNAPSHOT_COMMITMENT_OFF, sizeof out->commitment);
+    if (!is_zero(data, out->is_encrypted ? RESERVED_OFF : RAMET_SNAPSHOT_SALT_OFF, N_FIELDS_OFF) ||
+        !is_zero(data, N_FIELDS_OFF + 4, RAMET_SNAPSHOT_PREAMBLE_BYTES))
+        return ramet_fail(error, RAMET_E_CORRUPT, "reserved header bytes are not zero");
     return RAMET_OK;
 }
 
@@ -240,7 +258,7 @@ ramet_status ramet_snapshot_header_decode(const uint8_t *data, size_t bytes, uin
     ramet_xxh128(data, end, out->hash);
     if (memcmp(out->hash, data + end, sizeof out->hash) != 0)
         return ramet_fail(error, RAMET_E_CORRUPT, "header checksum does not match");
-    RAMET_TRY(check_flags(data, out->flags, error));
+    RAMET_TRY(take_flags(data, out, error));
     if (out->chunk_bytes < RAMET_SNAPSHOT_CHUNK_MIN || out->chunk_bytes > RAMET_SNAPSHOT_CHUNK_MAX)
         return ramet_fail(error, RAMET_E_CORRUPT, "chunks of %u bytes", out->chunk_bytes);
     RAMET_TRY(decode_fields(data, end, out, error));
@@ -280,7 +298,8 @@ void ramet_snapshot_header_info(const ramet_snapshot_header *h, ramet_snapshot_i
         .head_dim = h->head_dim,
         .n_vocab = h->n_vocab,
         .has_logits = h->has_logits != 0,
-        .encrypted = (h->flags & FLAG_ENCRYPTED) != 0,
+        .encrypted = h->is_encrypted,
+        .generation = h->generation,
         .file_bytes = h->file_bytes,
         .header_bytes = h->header_bytes,
         .payload_bytes = h->section_bytes[RAMET_SECTION_POSITIONS],

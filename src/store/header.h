@@ -9,7 +9,8 @@
 #include "base/error.h"
 
 enum {
-    RAMET_SNAPSHOT_VERSION = 1,
+    RAMET_SNAPSHOT_VERSION = 2, /* what this writer writes */
+    RAMET_SNAPSHOT_OLDEST = 1,  /* what a reader accepts, where its policy allows it */
     RAMET_SNAPSHOT_PREAMBLE_BYTES = 112,
     RAMET_SNAPSHOT_HASH_BYTES = 16,
     RAMET_SNAPSHOT_HEADER_MAX = 65536,    /* what a reader accepts */
@@ -18,6 +19,10 @@ enum {
     RAMET_SNAPSHOT_CHUNK_MIN = 1 << 17,   /* what a reader accepts; more than any header */
     RAMET_SNAPSHOT_CHUNK_MAX = 1 << 24,
     RAMET_SNAPSHOT_SAMPLER_MAX = 65536,
+    RAMET_SNAPSHOT_SALT_OFF = 32, /* of the encrypted form, in the preamble; zero in the plain one */
+    RAMET_SNAPSHOT_SALT_BYTES = 32,
+    RAMET_SNAPSHOT_COMMITMENT_OFF = 64,
+    RAMET_SNAPSHOT_COMMITMENT_BYTES = 32,
 };
 
 /* The body's sections, in file order. */
@@ -39,16 +44,19 @@ typedef struct ramet_snapshot_header {
     uint32_t kv, payload; /* ramet_kv */
     uint32_t n_tokens, has_logits;
     uint64_t section_bytes[RAMET_SECTION_COUNT];
+    uint64_t generation; /* from version 2 on */
     /* preamble */
     uint32_t version, flags, header_bytes, chunk_bytes;
+    bool is_encrypted;
+    uint8_t salt[RAMET_SNAPSHOT_SALT_BYTES], commitment[RAMET_SNAPSHOT_COMMITMENT_BYTES];
     uint64_t file_bytes;
     /* derived */
     uint64_t body_bytes, n_chunks, row_bytes;
     uint8_t hash[RAMET_SNAPSHOT_HASH_BYTES];
 } ramet_snapshot_header;
 
-/* Computes everything below the fields from the fields (recurrent and sampler bytes as given) and writes the header
- * into `out`. E_ARGUMENT when the fields make no valid file. */
+/* Computes everything below the fields from the fields (recurrent and sampler bytes as given; is_encrypted, salt and
+ * commitment too) and writes the header into `out`. E_ARGUMENT when the fields make no valid file. */
 ramet_status ramet_snapshot_header_encode(ramet_snapshot_header *h, uint8_t out[RAMET_SNAPSHOT_WRITTEN_MAX],
                                           ramet_error *error);
 

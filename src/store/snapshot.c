@@ -43,6 +43,7 @@ static ramet_status fill_header(ramet_context *context, const ramet_snapshot_ide
         .payload = (uint32_t)l->precision,
         .n_tokens = ramet_context_length(context),
         .has_logits = ramet_context_peek_logits(context) != NULL,
+        .generation = options->generation,
         .section_bytes[RAMET_SECTION_SAMPLER] = options->sampler_state ? options->sampler_state_bytes : 0,
     };
     RAMET_TRY(keep_text(h->owner, sizeof h->owner, options->owner, "owner", error));
@@ -70,12 +71,24 @@ static ramet_status gather(ramet_context *context, const ramet_snapshot_header *
     return RAMET_OK;
 }
 
-static ramet_status publish(ramet_snapshot_content *content, const uint8_t *head, const char *path, bool skip_sync,
-                            const ramet_store_crew *crew, ramet_error *error) {
+/* The header as it will stand in the file. With a context key it is encoded twice: the commitment is made of the rest. */
+static ramet_status encode_header(ramet_snapshot_header *h, const uint8_t *context_key, ramet_seal *seal,
+                                  uint8_t out[RAMET_SNAPSHOT_WRITTEN_MAX], ramet_error *error) {
+    h->is_encrypted = context_key != NULL;
+    if (context_key) RAMET_TRY(ramet_random(h->salt, sizeof h->salt, error));
+    RAMET_TRY(ramet_snapshot_header_encode(h, out, error));
+    if (!context_key) return RAMET_OK;
+    RAMET_TRY(ramet_seal_init(seal, context_key, out, h->header_bytes, error));
+    memcpy(h->commitment, seal->commitment, sizeof h->commitment);
+    return ramet_snapshot_header_encode(h, out, error);
+}
+
+static ramet_status publish(ramet_snapshot_content *content, const uint8_t *head, const ramet_seal *seal,
+                            const char *path, bool skip_sync, const ramet_store_crew *crew, ramet_error *error) {
     ramet_publisher publisher;
     RAMET_TRY(ramet_publish_begin(path, &publisher, error));
     publisher.skip_sync = skip_sync;
-    ramet_status status = ramet_body_write(&publisher, content->header, head, crew, ramet_snapshot_place,
+    ramet_status status = ramet_body_write(&publisher, content->header, head, seal, crew, ramet_snapshot_place,
                                            ramet_snapshot_export, content, error);
     if (status != RAMET_OK) {
         ramet_publish_abort(&publisher);
@@ -85,24 +98,34 @@ static ramet_status publish(ramet_snapshot_content *content, const uint8_t *head
 }
 
 ramet_status ramet_store_save(ramet_context *context, const ramet_snapshot_identity *identity,
-                              const ramet_snapshot_options *options, const char *path, const ramet_store_crew *crew,
-                              ramet_snapshot_info *out_info, ramet_error *error) {
+                              const ramet_snapshot_options *options, const uint8_t *context_key, const char *path,
+                              const ramet_store_crew *crew, ramet_snapshot_info *out_info, ramet_error *error) {
     static const ramet_snapshot_options none;
     ramet_snapshot_header h;
     ramet_snapshot_content content;
+    ramet_seal seal;
     uint8_t head[RAMET_SNAPSHOT_WRITTEN_MAX];
     RAMET_ASSERT(!ramet_context_where(context), "snapshot of a spilled context");
     if (!options) options = &none;
     RAMET_TRY(fill_header(context, identity, options, &h, error));
-    RAMET_TRY(ramet_snapshot_header_encode(&h, head, error));
-    RAMET_TRY(gather(context, &h, identity->layout, options->sampler_state, &content, error));
-    ramet_status status = publish(&content, head, path, options->skip_sync, crew, error);
-    ramet_snapshot_content_free(&content);
+    RAMET_TRY(encode_header(&h, context_key, &seal, head, error));
+    ramet_status status = gather(context, &h, identity->layout, options->sampler_state, &content, error);
+    if (status == RAMET_OK) {
+        status = publish(&content, head, context_key ? &seal : NULL, path, options->skip_sync, crew, error);
+        ramet_snapshot_content_free(&content);
+    }
+    ramet_seal_wipe(&seal);
     if (status == RAMET_OK && out_info) ramet_snapshot_header_info(&h, out_info);
     return status;
 }
 
 /* ---- restoring ---- */
+
+/* Without a policy: plain files of the current format. */
+static const ramet_snapshot_policy *demand(const ramet_snapshot_policy *policy) {
+    static const ramet_snapshot_policy plain;
+    return policy ? policy : &plain;
+}
 
 /* Nobody sees the context before all of the file is in it and sound. */
 static ramet_status fill_context(ramet_context *context, const ramet_snapshot_reader *r, const ramet_kv_layout *layout,
@@ -138,15 +161,16 @@ static ramet_status restore_from(ramet_cache *cache, const ramet_snapshot_identi
     return RAMET_OK;
 }
 
-ramet_status ramet_store_restore(ramet_cache *cache, const ramet_snapshot_identity *identity, const char *path,
-                                 const ramet_store_crew *crew, ramet_context **out, void **out_sampler,
-                                 size_t *out_sampler_bytes, ramet_snapshot_info *out_info, ramet_error *error) {
+ramet_status ramet_store_restore(ramet_cache *cache, const ramet_snapshot_identity *identity,
+                                 const ramet_snapshot_policy *policy, const char *path, const ramet_store_crew *crew,
+                                 ramet_context **out, void **out_sampler, size_t *out_sampler_bytes,
+                                 ramet_snapshot_info *out_info, ramet_error *error) {
     ramet_snapshot_reader reader;
     ramet_snapshot_content content = {0};
     *out = NULL;
     if (out_sampler) *out_sampler = NULL;
     if (out_sampler_bytes) *out_sampler_bytes = 0;
-    RAMET_TRY(ramet_snapshot_reader_open(path, &reader, error));
+    RAMET_TRY(ramet_snapshot_reader_open(path, demand(policy), &reader, error));
     ramet_status status = restore_from(cache, identity, &reader, crew, out, &content, error);
     if (status == RAMET_OK) {
         if (out_info) ramet_snapshot_header_info(&reader.header, out_info);
@@ -166,15 +190,15 @@ ramet_status ramet_store_restore(ramet_cache *cache, const ramet_snapshot_identi
 ramet_status ramet_store_read_info(const char *path, ramet_snapshot_info *out, ramet_error *error) {
     ramet_snapshot_reader reader;
     *out = (ramet_snapshot_info){0};
-    RAMET_TRY(ramet_snapshot_reader_open(path, &reader, error));
+    RAMET_TRY(ramet_snapshot_reader_open(path, NULL, &reader, error));
     ramet_snapshot_header_info(&reader.header, out);
     ramet_snapshot_reader_close(&reader);
     return RAMET_OK;
 }
 
-ramet_status ramet_store_verify(const char *path, ramet_error *error) {
+ramet_status ramet_store_verify(const char *path, const ramet_snapshot_policy *policy, ramet_error *error) {
     ramet_snapshot_reader reader;
-    RAMET_TRY(ramet_snapshot_reader_open(path, &reader, error));
+    RAMET_TRY(ramet_snapshot_reader_open(path, demand(policy), &reader, error));
     ramet_status status = ramet_snapshot_check(&reader, NULL, error);
     ramet_snapshot_reader_close(&reader);
     return status;
@@ -191,12 +215,13 @@ static ramet_status take_tokens(const ramet_snapshot_reader *r, ramet_snapshot_c
     return *out ? RAMET_OK : ramet_fail(error, RAMET_E_NO_MEMORY, "no memory for no tokens");
 }
 
-ramet_status ramet_store_read_tokens(const char *path, int32_t **out, uint32_t *out_n, ramet_error *error) {
+ramet_status ramet_store_read_tokens(const char *path, const ramet_snapshot_policy *policy, int32_t **out,
+                                     uint32_t *out_n, ramet_error *error) {
     ramet_snapshot_reader reader;
     ramet_snapshot_content content = {0};
     *out = NULL;
     *out_n = 0;
-    RAMET_TRY(ramet_snapshot_reader_open(path, &reader, error));
+    RAMET_TRY(ramet_snapshot_reader_open(path, demand(policy), &reader, error));
     ramet_status status = take_tokens(&reader, &content, out, error);
     if (status == RAMET_OK) *out_n = reader.header.n_tokens;
     ramet_snapshot_content_free(&content);

@@ -32,40 +32,43 @@ typedef struct ramet_store_crew {
     void *user;
 } ramet_store_crew;
 
-/* [inside] Writes a file, or standard output for "-". `options` and `out_info` may be NULL. Memory: the tokens, and a
+/* [inside] Writes a file, or standard output for "-", encrypted if there is a context key. It, `options` and `out_info` may be
+ * NULL. Memory: the tokens, and a
  * chunk for each worker. E_ARGUMENT (owner or marking of more than 127 bytes, sampler state of more than 64 KiB, a precision for tests
  * only), E_NO_DISK, E_IO, E_NOT_FOUND (no such directory), E_NO_MEMORY; then an old file at `path` is as before and
  * nothing else is left behind. One exception: when the last step fails, the sync of the directory, the new file is in
  * place, whole, but may not survive a power loss. */
 ramet_status ramet_store_save(ramet_context *context, const ramet_snapshot_identity *identity,
-                              const ramet_snapshot_options *options, const char *path, const ramet_store_crew *crew,
-                              ramet_snapshot_info *out_info, ramet_error *error);
+                              const ramet_snapshot_options *options, const uint8_t *context_key, const char *path,
+                              const ramet_store_crew *crew, ramet_snapshot_info *out_info, ramet_error *error);
 
 /* A new context in `cache`, with the file's tokens, state and last logits. *out_sampler is malloc'ed, NULL when the
  * file has no sampler state; out_sampler, out_sampler_bytes and out_info may be NULL. On failure the cache is as before
  * (but for its counts of pages given out and back; no entry of the tree is evicted for a damaged file, unless it changes
- * while it is read). E_CORRUPT, E_UNSUPPORTED,
+ * while it is read). E_CORRUPT, E_AUTHENTICATION, E_UNSUPPORTED,
  * E_MODEL_MISMATCH (weights, tokenizer, shape or KV precision differ), E_NUMERICS_MISMATCH, E_BUDGET, E_WINDOW,
  * E_NOT_FOUND, E_IO, E_NO_MEMORY. */
-ramet_status ramet_store_restore(ramet_cache *cache, const ramet_snapshot_identity *identity, const char *path,
-                                 const ramet_store_crew *crew, ramet_context **out, void **out_sampler,
-                                 size_t *out_sampler_bytes, ramet_snapshot_info *out_info, ramet_error *error);
+ramet_status ramet_store_restore(ramet_cache *cache, const ramet_snapshot_identity *identity,
+                                 const ramet_snapshot_policy *policy, const char *path, const ramet_store_crew *crew,
+                                 ramet_context **out, void **out_sampler, size_t *out_sampler_bytes,
+                                 ramet_snapshot_info *out_info, ramet_error *error);
 
 /* The header alone, checked. */
 ramet_status ramet_store_read_info(const char *path, ramet_snapshot_info *out, ramet_error *error);
 /* Every byte, checked. */
-ramet_status ramet_store_verify(const char *path, ramet_error *error);
+ramet_status ramet_store_verify(const char *path, const ramet_snapshot_policy *policy, ramet_error *error);
 /* *out is malloc'ed; checks the header and the chunks that hold tokens. */
-ramet_status ramet_store_read_tokens(const char *path, int32_t **out, uint32_t *out_n, ramet_error *error);
+ramet_status ramet_store_read_tokens(const char *path, const ramet_snapshot_policy *policy, int32_t **out,
+                                     uint32_t *out_n, ramet_error *error);
 
-/* [inside] Saves the context under a new name in `directory`, without sync, then drops its pages. A spilled context is left as it is.
+/* [inside] Saves the context under a new name in `directory`, encrypted with `key`, without sync, then drops its pages. A spilled context is left as it is.
  * On failure the context is resident and no file is left. Errors as ramet_store_save. */
-ramet_status ramet_store_spill(ramet_context *context, const ramet_snapshot_identity *identity, const char *directory,
-                               const ramet_store_crew *crew, ramet_error *error);
+ramet_status ramet_store_spill(ramet_context *context, const ramet_snapshot_identity *identity, const uint8_t *key,
+                               const char *directory, const ramet_store_crew *crew, ramet_error *error);
 /* [inside] Reads a spilled context back and removes its file. A resident context is left as it is. On E_BUDGET and
  * E_NO_MEMORY it stays spilled, try again; when the file is gone or damaged it stays spilled and the message says that
  * it is lost. */
-ramet_status ramet_store_unspill(ramet_context *context, const ramet_snapshot_identity *identity,
+ramet_status ramet_store_unspill(ramet_context *context, const ramet_snapshot_identity *identity, const uint8_t *key,
                                  const ramet_store_crew *crew, ramet_error *error);
 /* [inside] Removes the file of a spilled context that is about to be destroyed; nothing for a resident one. */
 void ramet_store_forget_spill(const ramet_context *context);

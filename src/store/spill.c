@@ -1,42 +1,32 @@
 /* spill.c - see snapshot.h: a spilled context is a snapshot file that its context alone knows, and zero pages (K9).
  * The file is removed once the context is back, not before. */
 #define _GNU_SOURCE
-#include "base/memory.h"
 #include "base/temporary.h"
 #include "store/content.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* The name says nothing about the content: no two spills meet, whoever shares the directory. */
 static ramet_status name_spill(const char *directory, char **out, ramet_error *error) {
-    unsigned long long noise[2] = {ramet_noise(), ramet_noise()};
-    size_t bytes = strlen(directory) + sizeof "/spill-.ramet" + 32;
-    *out = ramet_alloc(bytes, 1);
-    if (!*out) return ramet_fail(error, RAMET_E_NO_MEMORY, "no memory to spill");
-    snprintf(*out, bytes, "%s/spill-%016llx%016llx.ramet", directory, noise[0], noise[1]);
-    return RAMET_OK;
-}
-
-static void remove_spill(const char *path) {
-    unlink(path);
-    ramet_temporary_forget(ramet_temporary_find(path));
+    char name[64];
+    snprintf(name, sizeof name, "spill-%016llx%016llx.ramet", (unsigned long long)ramet_noise(),
+             (unsigned long long)ramet_noise());
+    return ramet_nest_add(directory, name, out, error);
 }
 
 /* Worthless once this process is gone, so it need not outlive a crash of the machine. */
 static const ramet_snapshot_options spill_options = {.skip_sync = true};
 
-ramet_status ramet_store_spill(ramet_context *context, const ramet_snapshot_identity *identity, const char *directory,
-                               const ramet_store_crew *crew, ramet_error *error) {
+ramet_status ramet_store_spill(ramet_context *context, const ramet_snapshot_identity *identity, const uint8_t *key,
+                               const char *directory, const ramet_store_crew *crew, ramet_error *error) {
     if (ramet_context_where(context)) return RAMET_OK;
     char *path = NULL;
     RAMET_TRY(name_spill(directory, &path, error));
-    ramet_temporary_add(path);
-    ramet_status status = ramet_store_save(context, identity, &spill_options, path, crew, NULL, error);
+    ramet_status status = ramet_store_save(context, identity, &spill_options, key, path, crew, NULL, error);
     if (status == RAMET_OK) status = ramet_context_drop(context, path, error);
-    if (status != RAMET_OK) remove_spill(path);
+    if (status != RAMET_OK) ramet_nest_remove(path);
     free(path);
     return status;
 }
@@ -75,22 +65,24 @@ static ramet_status unspill_from(ramet_context *context, const ramet_snapshot_id
 
 /* Nothing that a second try could change. */
 static bool is_lost(ramet_status status) {
-    return status == RAMET_E_CORRUPT || status == RAMET_E_NOT_FOUND || status == RAMET_E_UNSUPPORTED ||
-           status == RAMET_E_MODEL_MISMATCH || status == RAMET_E_NUMERICS_MISMATCH || status == RAMET_E_ARGUMENT;
+    return status == RAMET_E_CORRUPT || status == RAMET_E_AUTHENTICATION || status == RAMET_E_NOT_FOUND ||
+           status == RAMET_E_UNSUPPORTED || status == RAMET_E_MODEL_MISMATCH || status == RAMET_E_NUMERICS_MISMATCH ||
+           status == RAMET_E_ARGUMENT;
 }
 
-ramet_status ramet_store_unspill(ramet_context *context, const ramet_snapshot_identity *identity,
+ramet_status ramet_store_unspill(ramet_context *context, const ramet_snapshot_identity *identity, const uint8_t *key,
                                  const ramet_store_crew *crew, ramet_error *error) {
+    const ramet_snapshot_policy own = {.context_key = key, .encrypted_only = key != NULL};
     if (!ramet_context_where(context)) return RAMET_OK;
     char *path = strdup(ramet_context_where(context)); /* the context's own goes when it is resident */
     if (!path) return ramet_fail(error, RAMET_E_NO_MEMORY, "no memory to read a spilled context back");
     ramet_snapshot_reader reader;
-    ramet_status status = ramet_snapshot_reader_open(path, &reader, error);
+    ramet_status status = ramet_snapshot_reader_open(path, &own, &reader, error);
     if (status == RAMET_OK) {
         status = unspill_from(context, identity, &reader, crew, error);
         ramet_snapshot_reader_close(&reader);
     }
-    if (status == RAMET_OK) remove_spill(path);
+    if (status == RAMET_OK) ramet_nest_remove(path);
     if (is_lost(status)) ramet_fail_prefix(error, status, "a spilled context is lost");
     free(path);
     return status;
@@ -98,5 +90,5 @@ ramet_status ramet_store_unspill(ramet_context *context, const ramet_snapshot_id
 
 void ramet_store_forget_spill(const ramet_context *context) {
     const char *path = ramet_context_where(context);
-    if (path) remove_spill(path);
+    if (path) ramet_nest_remove(path);
 }

@@ -17,6 +17,7 @@ enum {
 
 typedef struct chunk_worker {
     uint8_t *buffer; /* for a chunk */
+    uint8_t *sealed; /* the same, with a key */
     ramet_status status;
     ramet_error error;
 } chunk_worker;
@@ -26,6 +27,7 @@ typedef struct chunk_run {
     const ramet_snapshot_header *header;
     ramet_publisher *publisher;          /* writing; NULL: reading */
     const ramet_snapshot_reader *reader; /* reading */
+    const ramet_seal *seal;              /* NULL: plain */
     ramet_body_place place;
     ramet_body_move move;
     void *user;
@@ -51,21 +53,42 @@ static ramet_status write_chunk(chunk_run *run, chunk_worker *w, uint64_t index)
     ramet_chunk c = ramet_snapshot_chunk(h, index);
     uint8_t *place = run->place(run->user, c.off, c.bytes), *data = place ? place : w->buffer;
     if (!place) run->move(run->user, c.off, c.bytes, data);
-    hash_chunk(run, index, data, c.bytes, run->hashes + index * HASH_BYTES);
+    uint8_t *hash = run->hashes + index * HASH_BYTES;
+    if (run->seal) {
+        RAMET_TRY(ramet_seal_chunk(run->seal, h, index, data, w->sealed, hash, &w->error));
+        data = w->sealed;
+    } else
+        hash_chunk(run, index, data, c.bytes, hash);
     return ramet_publish_write_at(run->publisher, data, c.bytes, h->header_bytes + c.off, &w->error);
 }
 
-static ramet_status read_chunk(chunk_run *run, chunk_worker *w, uint64_t index) {
+static ramet_status bad_chunk(const chunk_run *run, chunk_worker *w, uint64_t index, ramet_status code,
+                              const char *what) {
+    return ramet_fail(&w->error, code, "%s: %s of chunk %llu of %llu does not match", run->reader->path, what,
+                      (unsigned long long)index, (unsigned long long)run->header->n_chunks);
+}
+
+/* The chunk's bytes into `data`, checked. */
+static ramet_status fetch_chunk(chunk_run *run, chunk_worker *w, uint64_t index, const ramet_chunk *c, uint8_t *data) {
     const ramet_snapshot_header *h = run->header;
     const ramet_snapshot_reader *r = run->reader;
-    ramet_chunk c = ramet_snapshot_chunk(h, index);
-    uint8_t *place = run->place(run->user, c.off, c.bytes), *data = place ? place : w->buffer, hash[HASH_BYTES];
-    RAMET_TRY(ramet_read_at(r->fd, data, c.bytes, h->header_bytes + c.off, r->path, &w->error));
-    hash_chunk(run, index, data, c.bytes, hash);
-    if (memcmp(hash, run->hashes + index * HASH_BYTES, sizeof hash) != 0)
-        return ramet_fail(&w->error, RAMET_E_CORRUPT, "%s: checksum of chunk %llu of %llu does not match", r->path,
-                          (unsigned long long)index, (unsigned long long)h->n_chunks);
-    if (!place) run->move(run->user, c.off, c.bytes, data);
+    const uint8_t *expected = run->hashes + index * HASH_BYTES;
+    uint8_t *raw = run->seal ? w->sealed : data, hash[HASH_BYTES];
+    RAMET_TRY(ramet_read_at(r->fd, raw, c->bytes, h->header_bytes + c->off, r->path, &w->error));
+    if (run->seal) {
+        ramet_status status = ramet_open_chunk(run->seal, h, index, raw, data, expected, &w->error);
+        return status == RAMET_E_AUTHENTICATION ? bad_chunk(run, w, index, status, "the seal") : status;
+    }
+    hash_chunk(run, index, data, c->bytes, hash);
+    if (memcmp(hash, expected, sizeof hash) == 0) return RAMET_OK;
+    return bad_chunk(run, w, index, RAMET_E_CORRUPT, "checksum");
+}
+
+static ramet_status read_chunk(chunk_run *run, chunk_worker *w, uint64_t index) {
+    ramet_chunk c = ramet_snapshot_chunk(run->header, index);
+    uint8_t *place = run->place(run->user, c.off, c.bytes);
+    RAMET_TRY(fetch_chunk(run, w, index, &c, place ? place : w->buffer));
+    if (!place) run->move(run->user, c.off, c.bytes, w->buffer);
     return RAMET_OK;
 }
 
@@ -104,10 +127,14 @@ static ramet_status run_chunks(chunk_run *run, uint64_t n, const ramet_store_cre
     uint32_t n_workers = crew ? crew->n_workers : 1;
     size_t largest = h->body_bytes < h->chunk_bytes ? (size_t)h->body_bytes : h->chunk_bytes;
     run->workers = ramet_alloc(n_workers, sizeof *run->workers);
-    uint8_t *buffers = ramet_alloc(n_workers, largest);
+    size_t n_buffers = run->seal ? 2 : 1;
+    uint8_t *buffers = ramet_alloc(n_workers, n_buffers * largest);
     ramet_status status = RAMET_OK;
     if (run->workers && buffers) {
-        for (uint32_t i = 0; i < n_workers; i++) run->workers[i].buffer = buffers + i * largest;
+        for (uint32_t i = 0; i < n_workers; i++) {
+            run->workers[i].buffer = buffers + i * n_buffers * largest;
+            run->workers[i].sealed = run->workers[i].buffer + (n_buffers - 1) * largest;
+        }
         run_turns(run, n, crew);
         for (uint32_t i = 0; i < n_workers && status == RAMET_OK; i++) {
             status = run->workers[i].status;
@@ -130,9 +157,10 @@ static ramet_status create_hashes(const ramet_snapshot_header *h, uint64_t n, ui
 /* ---- writing ---- */
 
 ramet_status ramet_body_write(ramet_publisher *publisher, const ramet_snapshot_header *header, const uint8_t *head,
-                              const ramet_store_crew *crew, ramet_body_place place, ramet_body_move move, void *user,
-                              ramet_error *error) {
-    chunk_run run = {.header = header, .publisher = publisher, .place = place, .move = move, .user = user};
+                              const ramet_seal *seal, const ramet_store_crew *crew, ramet_body_place place,
+                              ramet_body_move move, void *user, ramet_error *error) {
+    chunk_run run = {
+        .header = header, .publisher = publisher, .seal = seal, .place = place, .move = move, .user = user};
     uint64_t n = header->n_chunks;
     if (publisher->is_stdout) crew = NULL; /* in order */
     RAMET_TRY(ramet_publish_reserve(publisher, header->file_bytes, error));
@@ -148,7 +176,45 @@ ramet_status ramet_body_write(ramet_publisher *publisher, const ramet_snapshot_h
 
 /* ---- reading ---- */
 
-static ramet_status read_header(ramet_snapshot_reader *r, uint64_t file_bytes, ramet_error *error) {
+static ramet_status check_policy(const ramet_snapshot_reader *r, const ramet_snapshot_policy *policy,
+                                 ramet_error *error) {
+    const ramet_snapshot_header *h = &r->header;
+    if (h->version < RAMET_SNAPSHOT_VERSION && !policy->allow_legacy)
+        return ramet_fail(error, RAMET_E_UNSUPPORTED,
+                          "%s has format version %u, which lacks checks that version %d has; "
+                          "save it anew, or allow legacy snapshots",
+                          r->path, h->version, RAMET_SNAPSHOT_VERSION);
+    if (h->version < RAMET_SNAPSHOT_VERSION && h->marking[0])
+        return ramet_fail(error, RAMET_E_UNSUPPORTED,
+                          "%s has format version %u and a marking, '%s': such a file is never read; save it anew",
+                          r->path, h->version, h->marking);
+    if (!h->is_encrypted && policy->encrypted_only)
+        return ramet_fail(error, RAMET_E_AUTHENTICATION, "%s is not encrypted, and only encrypted snapshots are read",
+                          r->path);
+    if (h->generation < policy->min_generation)
+        return ramet_fail(error, RAMET_E_AUTHENTICATION,
+                          "%s is of generation %llu, at least %llu is expected: an older file "
+                          "stands in its place",
+                          r->path, (unsigned long long)h->generation, (unsigned long long)policy->min_generation);
+    return RAMET_OK;
+}
+
+/* The key of an encrypted file; that it is the right one, and the header what it was, shows in the commitment. */
+static ramet_status take_key(ramet_snapshot_reader *r, const uint8_t *context_key, const uint8_t *head,
+                             ramet_error *error) {
+    const ramet_snapshot_header *h = &r->header;
+    if (!h->is_encrypted) return RAMET_OK;
+    if (!context_key)
+        return ramet_fail(error, RAMET_E_AUTHENTICATION, "%s is encrypted: its context key is needed", r->path);
+    RAMET_TRY(ramet_seal_init(&r->seal, context_key, head, h->header_bytes, error));
+    r->has_key = true;
+    if (ramet_equal_secret(r->seal.commitment, h->commitment, sizeof h->commitment)) return RAMET_OK;
+    return ramet_fail(error, RAMET_E_AUTHENTICATION, "%s was encrypted with another key, or its header was changed",
+                      r->path);
+}
+
+static ramet_status read_header(ramet_snapshot_reader *r, const ramet_snapshot_policy *policy, uint64_t file_bytes,
+                                ramet_error *error) {
     uint8_t preamble[RAMET_SNAPSHOT_PREAMBLE_BYTES];
     RAMET_TRY(ramet_read_at(r->fd, preamble, sizeof preamble, 0, r->path, error));
     ramet_status status = ramet_snapshot_preamble_decode(preamble, file_bytes, &r->header, error);
@@ -163,21 +229,25 @@ static ramet_status read_header(ramet_snapshot_reader *r, uint64_t file_bytes, r
         status = ramet_snapshot_header_decode(data, bytes, file_bytes, &r->header, error);
         if (status != RAMET_OK) ramet_fail_prefix(error, status, "%s", r->path);
     }
+    if (status == RAMET_OK && policy) status = check_policy(r, policy, error);
+    if (status == RAMET_OK && policy) status = take_key(r, policy->context_key, data, error);
     free(data);
     return status;
 }
 
-ramet_status ramet_snapshot_reader_open(const char *path, ramet_snapshot_reader *out, ramet_error *error) {
+ramet_status ramet_snapshot_reader_open(const char *path, const ramet_snapshot_policy *policy,
+                                        ramet_snapshot_reader *out, ramet_error *error) {
     *out = (ramet_snapshot_reader){.fd = -1, .path = path};
     uint64_t file_bytes = 0;
     RAMET_TRY(ramet_file_open(path, &out->fd, &file_bytes, error));
-    ramet_status status = read_header(out, file_bytes, error);
+    ramet_status status = read_header(out, policy, file_bytes, error);
     if (status != RAMET_OK) ramet_snapshot_reader_close(out);
     return status;
 }
 
 void ramet_snapshot_reader_close(ramet_snapshot_reader *r) {
     if (r->fd >= 0) close(r->fd);
+    if (r->has_key) ramet_seal_wipe(&r->seal);
     *r = (ramet_snapshot_reader){.fd = -1};
 }
 
@@ -187,7 +257,9 @@ ramet_status ramet_body_read(const ramet_snapshot_reader *r, uint64_t end, const
     RAMET_ASSERT(end <= h->body_bytes, "%llu bytes of a body of %llu", (unsigned long long)end,
                  (unsigned long long)h->body_bytes);
     if (end == 0) return RAMET_OK;
+    RAMET_ASSERT(!h->is_encrypted || r->has_key, "the body of %s without its key", r->path);
     chunk_run run = {.header = h, .reader = r, .place = place, .move = move, .user = user};
+    if (r->has_key) run.seal = &r->seal;
     uint64_t n = ramet_snapshot_chunk_of(h, end - 1) + 1;
     RAMET_TRY(create_hashes(h, n, &run.hashes, error));
     ramet_status status =

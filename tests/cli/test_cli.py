@@ -26,7 +26,8 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 MODEL = os.path.join(ROOT, "share", "models", "tiny-llama-kjv-q8_0.gguf")
 RAMET = None
 TEXT = "And the LORD said unto Moses, Speak unto the children of Israel"
-VARIABLES = ("RAMET_MODELS", "XDG_DATA_HOME", "XDG_CACHE_HOME", "OLLAMA_MODELS", "HF_HOME", "HF_HUB_CACHE")
+VARIABLES = ("RAMET_MODELS", "XDG_DATA_HOME", "XDG_CACHE_HOME", "OLLAMA_MODELS", "HF_HOME", "HF_HUB_CACHE",
+             "RAMET_CONTEXT_KEY")
 
 
 def read(path):
@@ -452,6 +453,88 @@ class Contexts(Case):
             self.fails(5, "x.ramet", "ctx", "info", "x.ramet", "--verify")
         write(self.path("x.ramet"), data[:-10])
         self.fails(5, "x.ramet", "ctx", "fork", "-m", MODEL, "-i", "x.ramet")
+
+
+class Encrypted(Case):
+    def key(self, name, data=bytes(range(32)), mode=0o600):
+        write(self.path(name), data)
+        os.chmod(self.path(name), mode)
+        return self.path(name)
+
+    def setUp(self):
+        super().setUp()
+        self.k = ("--context-key", self.key("key"))
+        self.file = self.build("a.ramet", TEXT, *self.k)
+
+    def test_each_command_with_its_key(self):
+        plain = self.build("plain.ramet")
+        self.assertEqual(os.path.getsize(self.file), os.path.getsize(plain))
+        self.assertIn(b"tiny", read(self.file)[:1024].lower())  # the header is there to read
+        run = ("run", "-n", "5", "--temp", "0", "-m", MODEL)
+        self.assertEqual(self.json(*run, "-i", self.file, *self.k)["tokens"], self.json(*run, "-i", plain)["tokens"])
+        self.assertEqual(self.json(*run, "-i", "-", *self.k, stdin=read(self.file))["reused_tokens"],
+                         self.json("ctx", "info", plain)["tokens"])
+        self.assertEqual(self.json("ctx", "fork", "-m", MODEL, "-i", self.file, *self.k)["pages_allocated"], 0)
+        self.assertTrue(self.json("ctx", "info", self.file, "--verify", *self.k)["verified"])
+        (tree,) = self.json("ctx", "tree", self.file, plain, *self.k)["trees"]
+        self.assertEqual(tree["tokens"], 2 * tree["tokens_when_shared"])
+        write(self.path("ids"), b"1 2 3 4 5 6")
+        logits = ("logits", "-q", "-m", MODEL, "--tokens", "ids", "-o", "-")
+        self.assertEqual(self.ramet(*logits, "--restore-at", "3", *self.k, text=False), self.ramet(*logits, text=False))
+        bench = json.loads(self.ramet(*Measuring.SMALL, *self.k, "-o", "json"))
+        self.assertTrue(bench["encrypted"])
+        self.assertTrue(self.json("ctx", "build", "-m", MODEL, "-o", "b.ramet", "-p", TEXT, *self.k)["encrypted"])
+        self.assertNotEqual(read(self.file), read(self.path("b.ramet")))
+        self.assertFalse(self.json("ctx", "build", "-m", MODEL, "-o", "b.ramet", "-p", TEXT)["encrypted"])
+
+    def test_info_without_a_key(self):
+        info = self.json("ctx", "info", self.file)
+        self.assertEqual((info["encrypted"], info["generation"], info["format_version"]), (True, 0, 2))
+        out = self.ramet("ctx", "info", self.file)
+        self.assertRegex(out, r"(?m)^encrypted +yes$")
+        self.assertRegex(out, r"(?m)^generation +0$")
+
+    def test_no_key_and_another(self):
+        other = ("--context-key", self.key("other", bytes(31) + b"x"))
+        for words in (["run", "-m", MODEL, "-i", self.file], ["ctx", "fork", "-m", MODEL, "-i", self.file],
+                      ["ctx", "info", "--verify", self.file], ["ctx", "tree", self.file]):
+            self.fails(5, "a.ramet.*key is needed", *words)
+            self.fails(5, "a.ramet.*another key", *words, *other)
+        broken = bytearray(read(self.file))
+        broken[len(broken) // 2] ^= 1
+        write(self.path("x.ramet"), broken)
+        self.fails(5, "x.ramet.*seal", "run", "-m", MODEL, "-i", "x.ramet", *self.k)
+        self.fails(5, "x.ramet.*seal", "ctx", "info", "--verify", "x.ramet", *self.k)
+        self.ramet("ctx", "tree", ".", code=5)  # the others are drawn
+        self.assertRegex(self.err, "left out: .*a.ramet.*key is needed")
+
+    def test_key_files(self):
+        verify = ("ctx", "info", "--verify", self.file, "--context-key")
+        for mode in (0o640, 0o604, 0o660, 0o606, 0o610):
+            self.fails(2, "chmod 600.*loose", *verify, self.key("loose", mode=mode))
+        for size in (0, 31, 33):
+            self.fails(2, f"32 random bytes.* {size}.*wrong", *verify, self.key("wrong", bytes(size)))
+        self.fails(1, "missing", *verify, "missing")
+        self.fails(2, "work", *verify, self.work)
+        self.ramet(*verify, self.key("tight", mode=0o400))
+
+    def test_environment(self):
+        self.environment["RAMET_CONTEXT_KEY"] = self.k[1]
+        self.ramet("ctx", "info", "--verify", self.file)
+        self.build("b.ramet")
+        self.assertTrue(self.json("ctx", "info", "b.ramet")["encrypted"])
+        self.fails(5, "another key", "ctx", "info", "--verify", self.file, "--context-key", self.key("other", bytes(32)))
+        self.environment["RAMET_CONTEXT_KEY"] = self.path("missing")
+        self.fails(1, "missing", "ctx", "info", "--verify", self.file)
+        self.ramet("tokenize", "-m", MODEL, "-p", TEXT)  # has no use for it
+        self.ramet("ctx", "info", self.file)
+        self.environment["RAMET_CONTEXT_KEY"] = ""
+        self.fails(5, "key is needed", "ctx", "info", "--verify", self.file)
+
+    def test_legacy_is_for_readers(self):
+        self.ramet("ctx", "info", "--verify", self.file, "--allow-legacy-snapshots", *self.k)
+        self.fails(2, "unknown option --allow-legacy", "ctx", "build", "-m", MODEL, "-o", "b.ramet", "-p", TEXT,
+                   "--allow-legacy-snapshots")
 
 
 class Text(Case):

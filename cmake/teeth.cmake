@@ -1,0 +1,20 @@
+# The same tests of a program in which one function is replaced by a broken one (tests/teeth/break_*.c, --wrap, where the linker
+# has it): what is expected must be in the output, such as the name of the test that fails.
+function(broken_build fault function expected source)
+  set(name teeth_${fault})
+  add_executable(${name} ${PROJECT_SOURCE_DIR}/tests/${source} ${PROJECT_SOURCE_DIR}/tests/teeth/break_${fault}.c)
+  target_link_options(${name} PRIVATE -Wl,--wrap=${function})
+  target_link_libraries(${name} PRIVATE ramet_engine ramet_faults PkgConfig::CMOCKA)
+  target_compile_definitions(${name} PRIVATE RAMET_TEST_DATA="${PROJECT_SOURCE_DIR}/tests/data")
+  add_test(NAME ${name} COMMAND ${name})
+  set_tests_properties(${name} PROPERTIES LABELS quick TIMEOUT 300 PASS_REGULAR_EXPRESSION ${expected})
+endfunction()
+
+if(NOT APPLE)
+  broken_build(fsync fsync "FAILED  . test_case_32_every_crash_of_a_small_save" test_store_crash.c)
+  broken_build(hold ramet_temporary_hold "FAILED  . what_is_held_stays" test_base_sweep.c)
+  broken_build(checksum ramet_xxh128_pair "FAILED  . test_case_31_every_byte_flipped" test_store_damage.c)
+  broken_build(sweep ramet_temporary_sweep " 0 lost. .* temporary things after kills, [1-9][0-9]* after" faults/kill.c)
+  broken_build(tag ramet_gcm_open "FAILED  . test_case_31_every_byte_flipped" test_store_seal.c)
+  broken_build(commitment ramet_equal_secret "FAILED  . test_every_byte_of_the_header" test_store_forged.c)
+endif()
