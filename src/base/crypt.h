@@ -1,4 +1,4 @@
-/* crypt.h - AES-256-GCM, HKDF-SHA-256 and random bytes (OpenSSL's), and reading a key from a file.
+/* crypt.h - AES-256-GCM, HKDF-SHA-256 (OpenSSL's), random bytes (the system's), and reading a key from a file.
  * Owns no key: callers keep theirs and wipe them. Refuses to know what is sealed, and how nonces are chosen: a nonce must never come
  * twice under one key. Any thread. */
 #ifndef RAMET_BASE_CRYPT_H
@@ -8,7 +8,7 @@
 
 enum { RAMET_GCM_NONCE_BYTES = 12, RAMET_GCM_TAG_BYTES = 16 };
 
-/* Bytes that nobody can guess. */
+/* Bytes that nobody can guess, at most 256 of them. */
 ramet_status ramet_random(void *out, size_t bytes, ramet_error *error);
 
 /* RFC 5869 with SHA-256: `bytes` (at most 8,160) of key material. */
