@@ -1,35 +1,13 @@
 /* test_store_hostile.c - case 31: files made to be wrong under right checksums, and things that are no files. */
+#include "test_store_bytes.h"
 #include "test_store_scene.h"
 
-enum { HASH = RAMET_SNAPSHOT_HASH_BYTES };
-
-/* Of files of one chunk. */
+/* Of files of one chunk, as far as the header says where it is. */
 static void reseal(bytes *f) {
-    static uint8_t buffer[HASH + 8 + 65536];
-    size_t header = get_u32(f->data + 12);
+    size_t header = header_of(f);
     if (header < 128 || header > f->n) return;
-    ramet_xxh128(f->data, header - HASH, f->data + header - HASH);
-    if (f->n <= header + HASH) return;
-    size_t n = f->n - header - HASH;
-    assert_true(n <= 65536);
-    memcpy(buffer, f->data + header, n);
-    memcpy(buffer + n, f->data + header - HASH, HASH);
-    memset(buffer + n + HASH, 0, 8); /* chunk 0 */
-    ramet_xxh128(buffer, HASH + 8 + n, f->data + f->n - HASH);
-}
-
-/* Where the value of a field is. */
-static size_t find_field(const bytes *f, uint32_t tag) {
-    for (size_t at = 112; at < f->n; at += 8 + get_u32(f->data + at + 4))
-        if ((get_u32(f->data + at) & 0xffff) == tag) return at + 8;
-    fail_msg("no field %x", tag);
-    return 0;
-}
-
-static bytes copy_of(const bytes *f) {
-    bytes c = {malloc(f->n + 4096), f->n};
-    memcpy(c.data, f->data, f->n);
-    return c;
+    sum_header(f);
+    if (f->n > header + HASH) sum_chunk(f);
 }
 
 static void expect(scene *s, bytes *f, ramet_status expected) {
@@ -38,15 +16,15 @@ static void expect(scene *s, bytes *f, ramet_status expected) {
     write_file(path, f->data, f->n);
     assert_status(expected, refused(s, path, 0));
     free(f->data);
-    *f = copy_of(&s->file);
+    *f = copy_bytes(&s->file);
 }
 
 static void test_case_31_hostile_fields(void **state) {
     (void)state;
     scene s;
     open_scene(&s, small_shape, 5, NULL);
-    bytes f = copy_of(&s.file);
-    size_t header = get_u32(f.data + 12);
+    bytes f = copy_bytes(&s.file);
+    size_t header = header_of(&f);
     static const struct {
         uint32_t tag, value;
         ramet_status expected;
@@ -62,51 +40,51 @@ static void test_case_31_hostile_fields(void **state) {
         {0x800b, 2, RAMET_E_CORRUPT},
     };
     for (size_t i = 0; i < sizeof changes / sizeof changes[0]; i++) {
-        put_u32(f.data + find_field(&f, changes[i].tag), changes[i].value);
+        poke_u32(&f, field_of(&f, changes[i].tag), changes[i].value);
         expect(&s, &f, changes[i].expected);
     }
     /* a billion positions of agreeing fields, in a small file */
-    put_u32(f.data + find_field(&f, 0x800a), 1u << 30);
-    put_u32(f.data + find_field(&f, 0x800c) + 4, 1);
-    put_u32(f.data + find_field(&f, 0x800c), 0);
-    put_u32(f.data + find_field(&f, 0x800c) + 36, 8);
-    put_u32(f.data + find_field(&f, 0x800c) + 32, 0);
+    poke_u32(&f, field_of(&f, 0x800a), 1u << 30);
+    poke_u32(&f, field_of(&f, 0x800c) + 4, 1);
+    poke_u32(&f, field_of(&f, 0x800c), 0);
+    poke_u32(&f, field_of(&f, 0x800c) + 36, 8);
+    poke_u32(&f, field_of(&f, 0x800c) + 32, 0);
     expect(&s, &f, RAMET_E_CORRUPT);
     /* section lengths whose sum overflows to the right one */
     for (size_t i = 0; i < 5; i++) {
-        put_u32(f.data + find_field(&f, 0x800c) + 8 * i + 4, 0x80000000);
+        poke_u32(&f, field_of(&f, 0x800c) + 8 * i + 4, 0x80000000);
         expect(&s, &f, RAMET_E_CORRUPT);
     }
     /* the logits after the last of no tokens */
-    put_u32(f.data + find_field(&f, 0x800a), 0);
-    put_u32(f.data + find_field(&f, 0x800c), 0);
-    put_u32(f.data + find_field(&f, 0x800c) + 32, 0);
+    poke_u32(&f, field_of(&f, 0x800a), 0);
+    poke_u32(&f, field_of(&f, 0x800c), 0);
+    poke_u32(&f, field_of(&f, 0x800c) + 32, 0);
     f.n = header + N_VOCAB * sizeof(float) + HASH;
-    put_u32(f.data + 24, (uint32_t)f.n);
+    poke_u32(&f, 24, (uint32_t)f.n);
     expect(&s, &f, RAMET_E_CORRUPT);
     /* tokens outside the vocabulary */
-    put_u32(f.data + header, N_VOCAB);
+    poke_u32(&f, header, N_VOCAB);
     expect(&s, &f, RAMET_E_CORRUPT);
-    put_u32(f.data + header + 16, 0xffffffff);
+    poke_u32(&f, header + 16, 0xffffffff);
     expect(&s, &f, RAMET_E_CORRUPT);
     /* preamble */
-    put_u32(f.data + 8, 3);
+    poke_u32(&f, 8, 3);
     expect(&s, &f, RAMET_E_UNSUPPORTED);
-    put_u32(f.data + 12, 0xffffffff);
+    poke_u32(&f, 12, 0xffffffff);
     expect(&s, &f, RAMET_E_CORRUPT);
-    put_u32(f.data + 24, get_u32(f.data + 24) - 1); /* the sections say the true length, this does not */
+    poke_u32(&f, 24, peek_u32(&f, 24) - 1); /* the sections say the true length, this does not */
     expect(&s, &f, RAMET_E_CORRUPT);
-    f.data[find_field(&f, 0x8001) - 6] = 1; /* reserved bytes of a field */
+    f.data[field_of(&f, 0x8001) - 6] = 1; /* reserved bytes of a field */
     expect(&s, &f, RAMET_E_CORRUPT);
-    put_u32(f.data + 20, 0);
+    poke_u32(&f, 20, 0);
     expect(&s, &f, RAMET_E_CORRUPT);
-    put_u32(f.data + 20, (1u << 17) - 1);
+    poke_u32(&f, 20, (1u << 17) - 1);
     expect(&s, &f, RAMET_E_CORRUPT);
-    put_u32(f.data + 20, (1u << 24) + 1);
+    poke_u32(&f, 20, (1u << 24) + 1);
     expect(&s, &f, RAMET_E_CORRUPT);
-    put_u32(f.data + 104, 15);
+    poke_u32(&f, 104, 15);
     expect(&s, &f, RAMET_E_CORRUPT);
-    put_u32(f.data + 104, 0xffffffff);
+    poke_u32(&f, 104, 0xffffffff);
     expect(&s, &f, RAMET_E_CORRUPT);
     for (size_t at = 32; at < 112; at += at == 96 ? 12 : 8) {
         f.data[at] = 1;
@@ -121,14 +99,14 @@ static void test_case_31_vocabulary_without_logits(void **state) {
     (void)state;
     scene s;
     open_scene(&s, small_shape, 0, NULL);
-    bytes f = copy_of(&s.file);
+    bytes f = copy_bytes(&s.file);
     const char *path = in_directory("vocabulary.ramet");
     ramet_snapshot_info info;
-    put_u32(f.data + find_field(&f, 0x8007), INT32_MAX);
+    poke_u32(&f, field_of(&f, 0x8007), INT32_MAX);
     reseal(&f);
     write_file(path, f.data, f.n);
     assert_ok(ramet_store_read_info(path, &info, error));
-    put_u32(f.data + find_field(&f, 0x8007), (uint32_t)INT32_MAX + 1);
+    poke_u32(&f, field_of(&f, 0x8007), (uint32_t)INT32_MAX + 1);
     reseal(&f);
     write_file(path, f.data, f.n);
     assert_status(RAMET_E_CORRUPT, ramet_store_read_info(path, &info, NULL));
@@ -140,7 +118,7 @@ static void test_encrypted_is_refused_by_name(void **state) {
     (void)state;
     scene s;
     open_scene(&s, small_shape, 5, NULL);
-    bytes f = copy_of(&s.file);
+    bytes f = copy_bytes(&s.file);
     const char *path = in_directory("sealed.ramet");
     f.data[16] = 1;
     reseal(&f);
@@ -158,21 +136,21 @@ static void test_encrypted_is_refused_by_name(void **state) {
 static void insert_field(bytes *f, size_t at, uint32_t tag) {
     static const uint8_t value[3] = {1, 2, 3};
     memmove(f->data + at + 11, f->data + at, f->n - at);
-    put_u32(f->data + at, tag);
-    put_u32(f->data + at + 4, 3);
+    poke_u32(f, at, tag);
+    poke_u32(f, at + 4, 3);
     memcpy(f->data + at + 8, value, 3);
     f->n += 11;
-    put_u32(f->data + 12, get_u32(f->data + 12) + 11);
-    put_u32(f->data + 24, get_u32(f->data + 24) + 11);
-    put_u32(f->data + 104, get_u32(f->data + 104) + 1);
+    poke_u32(f, 12, peek_u32(f, 12) + 11);
+    poke_u32(f, 24, peek_u32(f, 24) + 11);
+    poke_u32(f, 104, peek_u32(f, 104) + 1);
 }
 
 static void test_unknown_fields(void **state) {
     (void)state;
     scene s;
     open_scene(&s, small_shape, 5, NULL);
-    bytes f = copy_of(&s.file);
-    size_t after_texts = find_field(&f, 0x8001) - 8, end = get_u32(f.data + 12) - HASH;
+    bytes f = copy_bytes(&s.file);
+    size_t after_texts = field_of(&f, 0x8001) - 8, end = header_of(&f) - HASH;
     const char *path = in_directory("unknown.ramet");
     insert_field(&f, after_texts, 0x0abc); /* not critical: skipped */
     reseal(&f);
@@ -183,7 +161,7 @@ static void test_unknown_fields(void **state) {
     close_context(&back);
     remember_state(&s);
     free(f.data);
-    f = copy_of(&s.file);
+    f = copy_bytes(&s.file);
     insert_field(&f, end, 0x8abc); /* critical */
     expect(&s, &f, RAMET_E_UNSUPPORTED);
     insert_field(&f, end, 0x0abc); /* out of order */
@@ -202,8 +180,8 @@ static void test_random_headers_under_right_checksums(void **state) {
     const char *path = in_directory("random.ramet");
     unsigned taken = 0;
     for (int i = 0; i < 3000; i++) {
-        bytes f = copy_of(&s.file);
-        size_t header = get_u32(f.data + 12);
+        bytes f = copy_bytes(&s.file);
+        size_t header = header_of(&f);
         for (uint32_t k = 1 + draw_below(3); k > 0; k--) {
             size_t at = 12 + draw_below((uint32_t)header - 12);
             f.data[at] ^= (uint8_t)(draw_below(2) ? draw_below(256) : 1u << draw_below(8));

@@ -134,11 +134,4 @@ static inline ramet_status refused(scene *s, const char *path, size_t at) {
     return status;
 }
 
-static inline uint32_t get_u32(const uint8_t *at) {
-    return at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
-}
-static inline void put_u32(uint8_t *at, uint32_t v) {
-    for (int i = 0; i < 4; i++) at[i] = (uint8_t)(v >> (8 * i));
-}
-
 #endif

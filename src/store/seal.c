@@ -40,24 +40,25 @@ void ramet_seal_wipe(ramet_seal *seal) {
 
 /* ---- chunks ---- */
 
-static void make_nonce(const ramet_snapshot_header *h, uint64_t index, uint8_t out[RAMET_GCM_NONCE_BYTES]) {
-    memset(out, 0, RAMET_GCM_NONCE_BYTES);
-    for (size_t i = 0; i < 8; i++) out[i] = (uint8_t)(index >> (8 * i));
-    out[8] = index + 1 == h->n_chunks;
+/* How chunk `index` is sealed; the nonce is put where the caller has room for it. */
+static ramet_gcm gcm_of(const ramet_seal *seal, const ramet_snapshot_header *h, uint64_t index,
+                        uint8_t nonce[RAMET_GCM_NONCE_BYTES]) {
+    memset(nonce, 0, RAMET_GCM_NONCE_BYTES);
+    for (size_t i = 0; i < 8; i++) nonce[i] = (uint8_t)(index >> (8 * i));
+    nonce[8] = index + 1 == h->n_chunks;
+    return (ramet_gcm){seal->key, nonce, seal->digest, sizeof seal->digest};
 }
 
 ramet_status ramet_seal_chunk(const ramet_seal *seal, const ramet_snapshot_header *h, uint64_t index, const uint8_t *in,
                               uint8_t *out, uint8_t out_tag[RAMET_SNAPSHOT_HASH_BYTES], ramet_error *error) {
     uint8_t nonce[RAMET_GCM_NONCE_BYTES];
-    make_nonce(h, index, nonce);
-    const ramet_gcm gcm = {seal->key, nonce, seal->digest, sizeof seal->digest};
+    const ramet_gcm gcm = gcm_of(seal, h, index, nonce);
     return ramet_gcm_seal(&gcm, in, ramet_snapshot_chunk(h, index).bytes, out, out_tag, error);
 }
 
 ramet_status ramet_open_chunk(const ramet_seal *seal, const ramet_snapshot_header *h, uint64_t index, const uint8_t *in,
                               uint8_t *out, const uint8_t tag[RAMET_SNAPSHOT_HASH_BYTES], ramet_error *error) {
     uint8_t nonce[RAMET_GCM_NONCE_BYTES];
-    make_nonce(h, index, nonce);
-    const ramet_gcm gcm = {seal->key, nonce, seal->digest, sizeof seal->digest};
+    const ramet_gcm gcm = gcm_of(seal, h, index, nonce);
     return ramet_gcm_open(&gcm, in, ramet_snapshot_chunk(h, index).bytes, out, tag, error);
 }

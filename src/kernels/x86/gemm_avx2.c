@@ -259,8 +259,8 @@ ALWAYS_INLINE ramet_dtype tile_type(ramet_dtype type) {
 
 /* ---- all columns */
 
-ALWAYS_INLINE void multiply_blocks(ramet_dtype type, const uint8_t *panel, const ramet_acts *acts, uint32_t col,
-                                   uint32_t n_cols, float *out, size_t out_stride) {
+ALWAYS_INLINE void multiply_block_panel(ramet_dtype type, const uint8_t *panel, const ramet_acts *acts, uint32_t col,
+                                        uint32_t n_cols, float *out, size_t out_stride) {
     const uint32_t halves = parts_per_block(type) * halves_per_part(type), n_blocks = acts->n_k / 32;
     tile t; /* large: not cleared */
     t.acts = acts, t.out_stride = out_stride;
@@ -276,8 +276,8 @@ ALWAYS_INLINE void multiply_blocks(ramet_dtype type, const uint8_t *panel, const
     }
 }
 
-ALWAYS_INLINE void multiply_floats(ramet_dtype type, const uint8_t *panel, const ramet_acts *acts, uint32_t col,
-                                   uint32_t n_cols, float *out, size_t out_stride) {
+ALWAYS_INLINE void multiply_float_panel(ramet_dtype type, const uint8_t *panel, const ramet_acts *acts, uint32_t col,
+                                        uint32_t n_cols, float *out, size_t out_stride) {
     const uint32_t bytes = type == RAMET_F32 ? 64 : 32;
     tile t; /* large: not cleared */
     t.acts = acts, t.out_stride = out_stride;
@@ -296,22 +296,25 @@ ALWAYS_INLINE void multiply_floats(ramet_dtype type, const uint8_t *panel, const
     }
 }
 
-#define GEMM_DEFINE(type, multiply)                                                                                    \
-    static void gemm_##type(const uint8_t *panels, const ramet_acts *acts, uint32_t col, uint32_t n_cols, float *out,  \
-                            size_t out_stride) {                                                                       \
-        const size_t panel_bytes = (size_t)ramet_panel_bytes(RAMET_##type, acts->n_k);                                 \
-        clear_out(PANELS *RAMET_LANES, n_cols, out, out_stride);                                                       \
-        for (uint32_t p = 0; p < PANELS; ++p)                                                                          \
-            multiply(RAMET_##type, panels + p * panel_bytes, acts, col, n_cols, out + p * RAMET_LANES, out_stride);    \
-    }
-#define FLOAT_DEFINE(type) GEMM_DEFINE(type, multiply_floats)
-#define BLOCK_DEFINE(type) GEMM_DEFINE(type, multiply_blocks)
-RAMET_FLOAT_TYPES(FLOAT_DEFINE)
-RAMET_BLOCK_TYPES(BLOCK_DEFINE)
+ALWAYS_INLINE void multiply_blocks(ramet_dtype type, const uint8_t *panels, const ramet_acts *acts, uint32_t col,
+                                   uint32_t n_cols, float *out, size_t out_stride) {
+    const size_t panel_bytes = (size_t)ramet_panel_bytes(type, acts->n_k);
+    clear_out(PANELS * RAMET_LANES, n_cols, out, out_stride);
+    for (uint32_t p = 0; p < PANELS; ++p)
+        multiply_block_panel(type, panels + p * panel_bytes, acts, col, n_cols, out + p * RAMET_LANES, out_stride);
+}
+
+ALWAYS_INLINE void multiply_floats(ramet_dtype type, const uint8_t *panels, const ramet_acts *acts, uint32_t col,
+                                   uint32_t n_cols, float *out, size_t out_stride) {
+    const size_t panel_bytes = (size_t)ramet_panel_bytes(type, acts->n_k);
+    clear_out(PANELS * RAMET_LANES, n_cols, out, out_stride);
+    for (uint32_t p = 0; p < PANELS; ++p)
+        multiply_float_panel(type, panels + p * panel_bytes, acts, col, n_cols, out + p * RAMET_LANES, out_stride);
+}
+
+GEMM_TABLE
 
 void ramet_gemm_fill_avx2(ramet_kernels *table) {
-#define GEMM_FILL(type) table->matmul_pair[RAMET_##type] = gemm_##type;
-    RAMET_FLOAT_TYPES(GEMM_FILL)
-    RAMET_BLOCK_TYPES(GEMM_FILL)
+    fill_gemm(table);
 }
 #endif

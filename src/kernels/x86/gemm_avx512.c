@@ -266,19 +266,9 @@ ALWAYS_INLINE void multiply_floats(ramet_dtype type, const uint8_t *panels, cons
     }
 }
 
-#define GEMM_DEFINE(type, multiply)                                                                                    \
-    static void gemm_##type(const uint8_t *panels, const ramet_acts *acts, uint32_t col, uint32_t n_cols, float *out,  \
-                            size_t out_stride) {                                                                       \
-        multiply(RAMET_##type, panels, acts, col, n_cols, out, out_stride);                                            \
-    }
-#define FLOAT_DEFINE(type) GEMM_DEFINE(type, multiply_floats)
-#define BLOCK_DEFINE(type) GEMM_DEFINE(type, multiply_blocks)
-RAMET_FLOAT_TYPES(FLOAT_DEFINE)
-RAMET_BLOCK_TYPES(BLOCK_DEFINE)
+GEMM_TABLE
 
 void ramet_gemm_fill_avx512(ramet_kernels *table) {
-#define GEMM_FILL(type) table->matmul_pair[RAMET_##type] = gemm_##type;
-    RAMET_FLOAT_TYPES(GEMM_FILL)
-    RAMET_BLOCK_TYPES(GEMM_FILL)
+    fill_gemm(table);
 }
 #endif
