@@ -80,6 +80,9 @@ typedef struct ramet_model_options {
     const char *lora_path; /* GGUF adapter, or NULL */
     float lora_scale;      /* multiplies alpha/rank; 1 is usual */
     uint32_t threads;      /* for repacking weights; 0: one per core */
+    /* A directory that nobody else can write to, where digests of files are remembered, so that a file that was not changed
+     * since is not hashed again. NULL, or one that cannot be used: hashed each time. */
+    const char *digest_cache;
 } ramet_model_options;
 
 typedef struct ramet_model_info {
@@ -94,6 +97,7 @@ typedef struct ramet_model_info {
     uint64_t vocab_bytes;             /* memory of the tokenizer */
     uint64_t load_nanoseconds;        /* the file's description is read, then the three below run beside each other */
     uint64_t parse_nanoseconds, repack_nanoseconds, digest_nanoseconds, vocab_nanoseconds;
+    bool digest_cached;      /* the file(s) were not hashed: options.digest_cache knew them */
     char weights_sha256[65]; /* file(s) combined with the adapter's bytes and scale; lower-case hex */
     char tokenizer_sha256[65];
     int32_t bos, eos; /* -1: none */
@@ -156,6 +160,7 @@ typedef struct ramet_snapshot_policy {
     const uint8_t *context_key; /* RAMET_KEY_BYTES: saves are encrypted, encrypted files can be read. NULL: neither */
     bool encrypted_only;        /* a plain file is refused */
     bool allow_legacy;          /* a version that lacks a check of the current one is read, unless it has a marking */
+    bool allow_lossy;           /* rows stored at a narrower precision than the cache's are taken: other bits follow */
     uint64_t min_generation;    /* a file of a lower generation is refused: somebody put an older one in its place */
 } ramet_snapshot_policy;
 
@@ -270,7 +275,7 @@ typedef struct ramet_snapshot_info {
     uint32_t format_version;
     char model_name[128], arch[32];
     char weights_sha256[65], tokenizer_sha256[65], numerics_id[33];
-    ramet_kv kv, payload; /* cache precision it was made at; precision stored */
+    ramet_kv kv, payload; /* precision of the cache it was made at; of the rows stored: a narrower one is lossy */
     uint32_t n_tokens, n_layers, n_kv_heads, head_dim, n_vocab;
     bool has_logits, encrypted;
     char owner[128], marking[128];
@@ -283,6 +288,7 @@ typedef struct ramet_snapshot_options {
     const void *sampler_state;   /* kept as it is and handed back at restore; may be NULL */
     size_t sampler_state_bytes;  /* at most 64 KiB */
     uint64_t generation;         /* the caller's count of saves of this context; see ramet_snapshot_policy */
+    ramet_kv payload;            /* of the rows in the file, if narrower than the cache's: smaller, and lossy */
     bool skip_sync;              /* outlives a crash of this process, but perhaps not one of the machine */
 } ramet_snapshot_options;
 
@@ -298,14 +304,30 @@ typedef struct ramet_snapshot_sampler {
 ramet_status ramet_snapshot_save(ramet_context *context, const char *path, const ramet_snapshot_options *options,
                                  ramet_snapshot_info *out_info, ramet_error *error);
 /* A context with the same tokens, state and last logits. Every byte is checked before the context exists. `policy` NULL
- * is the engine's. The last two outputs may be NULL. Errors: E_CORRUPT, E_AUTHENTICATION (encrypted and no key or another
- * one, or not what was sealed; plain or of a lower generation, against the policy), E_UNSUPPORTED (a newer file, or a legacy
- * one against the policy), E_MODEL_MISMATCH (other weights:
- * both digests in the message; tokenizer, shape, KV precision), E_NUMERICS_MISMATCH, E_WINDOW, E_BUDGET, E_NOT_FOUND,
- * E_IO, E_NO_MEMORY. */
+ * is the engine's. The last two outputs may be NULL. A lossy file (its payload is not its kv) goes, under
+ * `allow_lossy`, into an engine of either precision; what is computed after it has other bits than the law says, and so has
+ * whatever is forked, kept or saved from it. Errors: E_CORRUPT, E_AUTHENTICATION (encrypted and no key or another one, or not
+ * what was sealed; plain or of a lower generation, against the policy), E_UNSUPPORTED (a newer file, or a legacy or lossy one
+ * against the policy), E_MODEL_MISMATCH (other weights: both digests in the message; tokenizer, shape, KV precision),
+ * E_NUMERICS_MISMATCH, E_WINDOW, E_BUDGET, E_NOT_FOUND, E_IO, E_NO_MEMORY. */
 ramet_status ramet_snapshot_restore(ramet_engine *engine, const char *path, const ramet_snapshot_policy *policy,
                                     ramet_context **out, ramet_snapshot_sampler *out_sampler,
                                     ramet_snapshot_info *out_info, ramet_error *error);
+
+typedef struct ramet_convert_options {
+    ramet_kv payload;           /* of the rows: the precision that they have, or a narrower one; E_ARGUMENT */
+    const uint8_t *context_key; /* RAMET_KEY_BYTES: the new file is encrypted with it; NULL: it is plain */
+    uint32_t threads;           /* 0: one per core */
+} ramet_convert_options;
+
+/* Rewrites a snapshot as another, in the current format; needs no model. `path` is read under `policy` (may be NULL) and stays
+ * as it is; `to_path` is written as by a save, and may be `path`. Owner, marking, generation, logits and sampler state stay.
+ * The rows are those that a save with this payload writes: a plain file has the same bytes. Memory: the tokens, and for each
+ * thread a chunk and a layer of 64 positions. `out_info` may be NULL. Errors: as of ramet_snapshot_verify and of a save. */
+ramet_status ramet_snapshot_convert(const char *path, const ramet_snapshot_policy *policy, const char *to_path,
+                                    const ramet_convert_options *options, ramet_snapshot_info *out_info,
+                                    ramet_error *error);
+
 /* Reads and checks the header alone; needs no model. */
 ramet_status ramet_snapshot_read_info(const char *path, ramet_snapshot_info *out, ramet_error *error);
 /* Checks every byte; needs no model. `policy` may be NULL, here and below. */

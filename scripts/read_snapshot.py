@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 """Reads a ramet snapshot, from docs/FORMAT.md alone, and prints what is in it as JSON.
 
-    scripts/read_snapshot.py FILE [--key KEYFILE]
+    scripts/read_snapshot.py FILE [--key KEYFILE] [--values]
 
+With --values also values_sha256: of what the rows mean, each as float32; for each position, layer by layer, the K of each KV
+head, then the V of each.
 Shares no code with the library: a test compares the two. Standard library only, but for the module cryptography for
 encrypted files; checksums are compared when the module xxhash can be imported. Exit code 5 and one line on stderr for a
 file that is not as the format says.
@@ -121,6 +123,7 @@ def read_header(data):
     require(sizes["logits"] == 4 * header["n_vocab"] * header["has_logits"], "logit bytes")
     require(sizes["sampler"] <= 65536 and sizes["recurrent"] == 0, "sampler or recurrent bytes")
     require(sizes["positions"] == n_tokens * row_bytes(header), "position bytes")
+    require(header["payload"] >= header["kv"], "rows of a wider precision than the cache's")
     return header, header_hash
 
 
@@ -165,11 +168,16 @@ def read_body(data, header, header_hash, key):
     return b"".join(body)
 
 
+def codes(header):
+    """Of a K and of a V: (elements, bytes of one), and of those with scales the same of these."""
+    d, blocks = header["head_dim"], (header["head_dim"] + 31) // 32
+    f32, f16, q8 = [(d, 4)], [(d, 2)], [(d, 1), (blocks, 2)]
+    return {"f32": (f32, f32), "f16": (f16, f16), "vq8": (f16, q8), "q8": (q8, q8)}[PRECISIONS[header["payload"]]]
+
+
 def vector_parts(header):
     """Of one layer's tile: per vector (elements, bytes of one, whether positions are adjacent), heads in order."""
-    d, blocks, heads = header["head_dim"], (header["head_dim"] + 31) // 32, header["n_kv_heads"]
-    f32, f16, q8 = [(d, 4)], [(d, 2)], [(d, 1), (blocks, 2)]
-    k, v = {"f32": (f32, f32), "f16": (f16, f16), "vq8": (f16, q8), "q8": (q8, q8)}[PRECISIONS[header["payload"]]]
+    heads, (k, v) = header["n_kv_heads"], codes(header)
     return [(n, width, True) for n, width in k] * heads + [(n, width, False) for n, width in v] * heads
 
 
@@ -194,7 +202,30 @@ def read_rows(positions, header):
     return b"".join(out)
 
 
-def read_snapshot(data, key=None):
+def vector_values(row, at, parts):
+    """The numbers of one vector that begins at `at` of a row, and where it ends."""
+    (count, width), *scales = parts
+    values = struct.unpack_from(f"<{count}{ {4: 'f', 2: 'e', 1: 'b'}[width] }", row, at)
+    at += count * width
+    if scales:
+        blocks = struct.unpack_from(f"<{scales[0][0]}e", row, at)
+        at += 2 * len(blocks)
+        values = [value * blocks[i // 32] for i, value in enumerate(values)]
+    return values, at
+
+
+def values_of(rows, header):
+    """The rows of all positions as float32: a product of a scale and an integer has 18 bits, so it is exact."""
+    k, v = codes(header)
+    out, at = [], 0
+    while at < len(rows):
+        for parts in [k] * header["n_kv_heads"] + [v] * header["n_kv_heads"]:
+            values, at = vector_values(rows, at, parts)
+            out.append(struct.pack(f"<{len(values)}f", *values))
+    return b"".join(out)
+
+
+def read_snapshot(data, key=None, with_values=False):
     header, header_hash = read_header(data)
     body, at, part = read_body(data, header, header_hash, key), 0, {}
     for name, n in zip(SECTIONS, header["section_bytes"]):
@@ -202,12 +233,15 @@ def read_snapshot(data, key=None):
     tokens = list(struct.unpack(f"<{header['n_tokens']}i", part["tokens"]))
     require(all(0 <= t < header["n_vocab"] for t in tokens), "token outside the vocabulary")
     part["positions"] = read_rows(part["positions"], header)
+    if with_values:
+        header["values_sha256"] = hashlib.sha256(values_of(part["positions"], header)).hexdigest()
     header["kv"], header["payload"] = PRECISIONS[header["kv"]], PRECISIONS[header["payload"]]
     header["has_logits"] = bool(header["has_logits"])
     header["row_bytes"] = len(part["positions"]) // len(tokens) if tokens else 0
     header["tokens"] = tokens
     for name in ("logits", "sampler", "positions"):
         header[name + "_sha256"] = hashlib.sha256(part[name]).hexdigest()
+    header["lossy"] = header["payload"] != header["kv"]
     header["checksums"] = "ok" if xxhash is not None else "not checked"
     return header
 
@@ -216,6 +250,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("file")
     parser.add_argument("--key", metavar="KEYFILE")
+    parser.add_argument("--values", action="store_true", help="also decode the rows")
     options = parser.parse_args()
     path, key = options.file, None
     with open(path, "rb") as f:
@@ -224,7 +259,7 @@ def main():
         with open(options.key, "rb") as f:
             key = f.read()
     try:
-        print(json.dumps(read_snapshot(data, key), sort_keys=True))
+        print(json.dumps(read_snapshot(data, key, options.values), sort_keys=True))
     except Malformed as e:
         print(f"{path}: {e}", file=sys.stderr)
         sys.exit(5)

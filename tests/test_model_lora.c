@@ -24,6 +24,12 @@ static uint8_t *model_file;
 static size_t model_bytes;
 static ramet_gguf *model;
 
+static const ramet_model_options *with(const char *adapter, float scale) {
+    static ramet_model_options options;
+    options = (ramet_model_options){.lora_path = adapter, .lora_scale = scale};
+    return &options;
+}
+
 static gguf_builder begin_adapter(float alpha) {
     gguf_builder g = gb_begin();
     gb_str(&g, "general.type", "adapter");
@@ -62,7 +68,7 @@ static ramet_status load(gguf_builder *g, float scale, ramet_weights **out) {
     gb_save(g, path);
     gb_end(g);
     error = (ramet_error){0};
-    return ramet_weights_load(model, path, scale, NULL, out, &error);
+    return ramet_weights_load(model, with(path, scale), NULL, out, &error);
 }
 
 static void check_factor(const ramet_matrix *m, const char *name, uint32_t n_rows, uint32_t n_k) {
@@ -102,7 +108,7 @@ static void factors_and_scale(void **state) {
         assert_true(w->output.lora_scale == 4);
         assert_null(w->layers[1].q.lora_a);
         assert_null(w->embd.lora_a);
-        assert_int_equal(ramet_weights_load(model, NULL, 1, NULL, &plain, &error), RAMET_OK);
+        assert_int_equal(ramet_weights_load(model, NULL, NULL, &plain, &error), RAMET_OK);
         assert_true(w->bytes > plain->bytes);
         assert_int_equal(w->n_params, plain->n_params);
         ramet_weights_destroy(&plain);
@@ -138,12 +144,12 @@ static void identity(void **state) {
     assert_int_equal(load(&g, 1, &w), RAMET_OK);
     assert_memory_equal(w->sha256, expected, 32);
     ramet_weights_destroy(&w);
-    assert_int_equal(ramet_weights_load(model, path, 0.5f, NULL, &w, &error),
+    assert_int_equal(ramet_weights_load(model, with(path, 0.5f), NULL, &w, &error),
                      RAMET_OK); /* another scale: another model */
     memcpy(other, w->sha256, 32);
     assert_memory_not_equal(other, expected, 32);
     ramet_weights_destroy(&w);
-    assert_int_equal(ramet_weights_load(model, NULL, 1, NULL, &w, &error), RAMET_OK);
+    assert_int_equal(ramet_weights_load(model, NULL, NULL, &w, &error), RAMET_OK);
     assert_memory_equal(w->sha256, message + 15, 32);
     ramet_weights_destroy(&w);
 }
@@ -222,7 +228,7 @@ static void what_is_no_adapter_for_this_model(void **state) {
     put_pair(&g, "blk.0.attn_k.weight", 32, 16, 4, 0);
     ramet_weights *w;
     assert_int_equal(load(&g, nan_value, &w), RAMET_E_ARGUMENT);
-    assert_int_equal(ramet_weights_load(model, "/nonexistent/a.gguf", 1, NULL, &w, &error), RAMET_E_NOT_FOUND);
+    assert_int_equal(ramet_weights_load(model, with("/nonexistent/a.gguf", 1), NULL, &w, &error), RAMET_E_NOT_FOUND);
     assert_null(w);
 }
 
@@ -239,7 +245,7 @@ static void tied_output_has_no_adapter(void **state) {
     gguf_builder a = begin_adapter(8);
     put_pair(&a, "output.weight", 32, 40, 4, 0);
     gb_save(&a, path);
-    assert_int_equal(ramet_weights_load(tied, path, 1, NULL, &w, &error), RAMET_E_MODEL_MISMATCH);
+    assert_int_equal(ramet_weights_load(tied, with(path, 1), NULL, &w, &error), RAMET_E_MODEL_MISMATCH);
     assert_non_null(strstr(error.message, "output.weight"));
     ramet_gguf_close(&tied);
     free(file);
@@ -257,7 +263,7 @@ static void every_allocation_may_fail(void **state) {
     uint64_t n = 1;
     for (;; n++) {
         ramet_alloc_fail_after(n);
-        ramet_status status = ramet_weights_load(model, path, 1, NULL, &w, &error);
+        ramet_status status = ramet_weights_load(model, with(path, 1), NULL, &w, &error);
         ramet_alloc_fail_after(0);
         if (status == RAMET_OK) break;
         assert_int_equal(status, RAMET_E_NO_MEMORY);
@@ -282,7 +288,7 @@ static void every_changed_byte_is_survived(void **state) {
             gb_save_bytes(path, file, bytes);
             file[at] ^= changes[i];
             ramet_weights *w;
-            accepted += ramet_weights_load(model, path, 1, NULL, &w, &error) == RAMET_OK;
+            accepted += ramet_weights_load(model, with(path, 1), NULL, &w, &error) == RAMET_OK;
             ramet_weights_destroy(&w);
         }
     assert_true(accepted > 0 && accepted < header); /* alpha, and padding, may be anything */

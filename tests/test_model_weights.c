@@ -110,7 +110,7 @@ static void the_bundled_model(void **state) {
     ramet_gguf *gguf;
     ramet_weights *w;
     assert_int_equal(ramet_gguf_open(BUNDLED, &gguf, &error), RAMET_OK);
-    if (ramet_weights_load(gguf, NULL, 1, NULL, &w, &error) != RAMET_OK) fail_msg("%s", error.message);
+    if (ramet_weights_load(gguf, NULL, NULL, &w, &error) != RAMET_OK) fail_msg("%s", error.message);
     check_all(gguf, w);
     assert_non_null(strstr(w->types, "Q8_0 "));
     assert_non_null(strstr(w->types, ", F32 "));
@@ -142,8 +142,8 @@ static void threads_change_nothing(void **state) {
     ramet_pool *pool;
     assert_int_equal(ramet_gguf_open(BUNDLED, &gguf, &error), RAMET_OK);
     assert_int_equal(ramet_pool_create(4, &pool, &error), RAMET_OK);
-    assert_int_equal(ramet_weights_load(gguf, NULL, 1, NULL, &one, &error), RAMET_OK);
-    assert_int_equal(ramet_weights_load(gguf, NULL, 1, pool, &four, &error), RAMET_OK);
+    assert_int_equal(ramet_weights_load(gguf, NULL, NULL, &one, &error), RAMET_OK);
+    assert_int_equal(ramet_weights_load(gguf, NULL, pool, &four, &error), RAMET_OK);
     check_all(gguf, four);
     assert_int_equal(one->bytes, four->bytes);
     assert_memory_equal(one->embd.panels, four->embd.panels, one->embd.n_panels * one->embd.panel_bytes);
@@ -159,7 +159,7 @@ static void embedding_rows(void **state) {
     ramet_gguf *gguf;
     ramet_weights *w;
     assert_int_equal(ramet_gguf_open(BUNDLED, &gguf, &error), RAMET_OK);
-    assert_int_equal(ramet_weights_load(gguf, NULL, 1, NULL, &w, &error), RAMET_OK);
+    assert_int_equal(ramet_weights_load(gguf, NULL, NULL, &w, &error), RAMET_OK);
     const ramet_gguf_tensor *t = ramet_gguf_find(gguf, "token_embd.weight");
     float row[256], expected[256];
     for (int32_t token = 0; token < 1024; token += 31) {
@@ -180,7 +180,7 @@ static ramet_status load_built(gguf_builder *g, float *first_divisor) {
     ramet_weights *w = NULL;
     error = (ramet_error){0};
     ramet_status status = ramet_gguf_open_memory(file, bytes, "test.gguf", &gguf, &error);
-    if (status == RAMET_OK) status = ramet_weights_load(gguf, NULL, 1, NULL, &w, &error);
+    if (status == RAMET_OK) status = ramet_weights_load(gguf, NULL, NULL, &w, &error);
     if (status == RAMET_OK) {
         check_all(gguf, w);
         if (first_divisor) *first_divisor = w->hparams.rope.divisors ? w->hparams.rope.divisors[0] : 0;
@@ -278,7 +278,7 @@ static void types_that_are_not_run(void **state) {
     ramet_gguf *gguf;
     ramet_weights *w;
     assert_int_equal(ramet_gguf_open_memory(file, bytes, "test.gguf", &gguf, &error), RAMET_OK);
-    assert_int_equal(ramet_weights_load(gguf, NULL, 1, NULL, &w, &error), RAMET_OK);
+    assert_int_equal(ramet_weights_load(gguf, NULL, NULL, &w, &error), RAMET_OK);
     assert_true(w->layers[0].attn_norm[31] == 0);
     assert_string_equal(w->types, "F32 19, F16 1");
     ramet_weights_destroy(&w);
@@ -328,7 +328,7 @@ static void every_allocation_may_fail(void **state) {
     uint64_t n = 1;
     for (;; n++) {
         ramet_alloc_fail_after(n);
-        ramet_status status = ramet_weights_load(gguf, NULL, 1, NULL, &w, &error);
+        ramet_status status = ramet_weights_load(gguf, NULL, NULL, &w, &error);
         ramet_alloc_fail_after(0);
         if (status == RAMET_OK) break;
         assert_int_equal(status, RAMET_E_NO_MEMORY);
@@ -350,7 +350,7 @@ static void a_given_file(void **state) {
     ramet_gguf *gguf;
     ramet_weights *w;
     if (ramet_gguf_open(given, &gguf, &error) != RAMET_OK) fail_msg("%s", error.message);
-    if (ramet_weights_load(gguf, NULL, 1, NULL, &w, &error) != RAMET_OK) fail_msg("%s", error.message);
+    if (ramet_weights_load(gguf, NULL, NULL, &w, &error) != RAMET_OK) fail_msg("%s", error.message);
     check_all(gguf, w);
     print_message("%s: %s, %llu parameters\n", given, w->types, (unsigned long long)w->n_params);
     ramet_weights_destroy(&w);

@@ -84,6 +84,7 @@ static void write_load(ramet_json *j, const ramet_bench *b) {
     ramet_json_u64(j, "parse_nanoseconds", m->parse_nanoseconds);
     ramet_json_u64(j, "repack_nanoseconds", m->repack_nanoseconds);
     ramet_json_u64(j, "digest_nanoseconds", m->digest_nanoseconds);
+    ramet_json_bool(j, "digest_cached", m->digest_cached);
     ramet_json_u64(j, "vocab_nanoseconds", m->vocab_nanoseconds);
     ramet_json_u64(j, "engine_nanoseconds", b->ready_nanoseconds - m->load_nanoseconds);
     ramet_json_object_end(j);
@@ -199,10 +200,11 @@ static void print_memory(const ramet_bench *b) {
 
 static void print_load(const ramet_bench *b, const char *paragraph) {
     const ramet_model_info *m = &b->s.info;
-    printf("load: file read %s; beside each other repack %s (%.2f GB/s), SHA-256 %s, tokenizer %s; engine %s\n%s",
+    printf("load: file read %s; beside each other repack %s (%.2f GB/s), SHA-256 %s%s, tokenizer %s; engine %s\n%s",
            ramet_label_duration(m->parse_nanoseconds).text, ramet_label_duration(m->repack_nanoseconds).text,
            ramet_per_second((double)m->weights_bytes, m->repack_nanoseconds) / 1e9,
-           ramet_label_duration(m->digest_nanoseconds).text, ramet_label_duration(m->vocab_nanoseconds).text,
+           ramet_label_duration(m->digest_nanoseconds).text, m->digest_cached ? " (remembered)" : "",
+           ramet_label_duration(m->vocab_nanoseconds).text,
            ramet_label_duration(b->ready_nanoseconds - m->load_nanoseconds).text, paragraph);
     printf("holds: weights %s, scratch %s, tokenizer %s\n%s", ramet_label_bytes(m->weights_bytes).text,
            ramet_label_bytes(b->s.engine_info.scratch_bytes).text, ramet_label_bytes(m->vocab_bytes).text, paragraph);

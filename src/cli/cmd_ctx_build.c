@@ -31,8 +31,9 @@ static ramet_status prefill(const ramet_options *o, ramet_session *s, const char
 }
 
 static ramet_status save(const ramet_options *o, ramet_context *context, build *b, ramet_error *error) {
+    const ramet_snapshot_options options = {.generation = o->generation};
     uint64_t start = ramet_now_nanoseconds();
-    RAMET_TRY(ramet_save_patiently(context, o->output, &b->info, error));
+    RAMET_TRY(ramet_save_patiently(context, o->output, &options, &b->info, error));
     b->save_nanoseconds = ramet_now_nanoseconds() - start;
     ramet_say(o, "saved %s (%s%s) in %s", o->output, ramet_label_bytes(b->info.file_bytes).text,
               b->info.encrypted ? ", encrypted" : "", ramet_label_duration(b->save_nanoseconds).text);

@@ -24,7 +24,8 @@ static void print_text(const char *file, const ramet_snapshot_info *s, bool veri
     printf("layers          %" PRIu32 ", %" PRIu32 " KV heads of %" PRIu32 "\n", s->n_layers, s->n_kv_heads,
            s->head_dim);
     printf("vocabulary      %" PRIu32 "\n", s->n_vocab);
-    printf("kv, stored as   %s, %s\n", ramet_kv_name(s->kv), ramet_kv_name(s->payload));
+    printf("kv, stored as   %s, %s%s\n", ramet_kv_name(s->kv), ramet_kv_name(s->payload),
+           s->payload != s->kv ? " (lossy)" : "");
     print_row("owner           ", s->owner);
     print_row("marking         ", s->marking);
     printf("encrypted       %s\n", s->encrypted ? "yes" : "no");
@@ -48,6 +49,7 @@ static void print_json(const char *file, const ramet_snapshot_info *s, bool veri
     ramet_json_string(&j, "numerics_id", s->numerics_id);
     ramet_json_string(&j, "kv", ramet_kv_name(s->kv));
     ramet_json_string(&j, "payload", ramet_kv_name(s->payload));
+    ramet_json_bool(&j, "lossy", s->payload != s->kv);
     ramet_json_u64(&j, "tokens", s->n_tokens);
     ramet_json_u64(&j, "layers", s->n_layers);
     ramet_json_u64(&j, "kv_heads", s->n_kv_heads);

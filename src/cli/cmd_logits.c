@@ -74,7 +74,7 @@ static ramet_status extend(job *j, ramet_context *context, uint32_t from, uint32
 static ramet_status replace_by_restored(ramet_engine *engine, ramet_context **context, ramet_error *error) {
     ramet_scratch scratch;
     RAMET_TRY(ramet_scratch_create(ramet_temporary_parent(), "context.ramet", &scratch, error));
-    ramet_status status = ramet_save_patiently(*context, scratch.file, NULL, error);
+    ramet_status status = ramet_save_patiently(*context, scratch.file, NULL, NULL, error);
     if (status == RAMET_OK) {
         ramet_drop(context);
         status = ramet_snapshot_restore(engine, scratch.file, NULL, context, NULL, NULL, error);

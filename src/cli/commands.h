@@ -11,6 +11,8 @@ ramet_status ramet_cmd_ctx_build(const ramet_options *o, ramet_error *error);
 ramet_status ramet_cmd_ctx_fork(const ramet_options *o, ramet_error *error);
 ramet_status ramet_cmd_ctx_info(const ramet_options *o, ramet_error *error);
 ramet_status ramet_cmd_ctx_tree(const ramet_options *o, ramet_error *error);
+ramet_status ramet_cmd_ctx_diff(const ramet_options *o, ramet_error *error);
+ramet_status ramet_cmd_ctx_convert(const ramet_options *o, ramet_error *error);
 ramet_status ramet_cmd_bench(const ramet_options *o, ramet_error *error);
 ramet_status ramet_cmd_verify(const ramet_options *o, ramet_error *error);
 ramet_status ramet_cmd_tokenize(const ramet_options *o, ramet_error *error);

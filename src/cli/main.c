@@ -37,6 +37,17 @@ static const command commands[] = {
      "Draws the tree of shared prefixes of saved contexts; of a directory, its *.ramet files.\n"
      "With -m the text of each edge is shown, otherwise its token ids. Contexts of different weights share nothing.\n",
      ramet_cmd_ctx_tree},
+    {"ctx diff", RAMET_CMD_DIFF, 2, 2, "A.ramet B.ramet [-m MODEL]", "show where two saved contexts part",
+     "Shows how many tokens two saved contexts have in common from the first on, how each goes on, and what else\n"
+     "differs: model, precision, owner. With -m as text, otherwise as token ids. It is a report: the exit code is 0\n"
+     "also when they differ.\n",
+     ramet_cmd_ctx_diff},
+    {"ctx convert", RAMET_CMD_CONVERT, 0, 0,
+     "-i FILE.ramet -o FILE.ramet [--payload f16|vq8|q8] [--encrypt KEYFILE | --decrypt]", "rewrite a saved context",
+     "Rewrites a saved context in the current format: with rows of a narrower precision, which makes the file smaller\n"
+     "and what follows a restore other bits; under another key, or under none. Needs no model. --context-key is the\n"
+     "key of the file that is read. Owner, marking, generation and logits stay.\n",
+     ramet_cmd_ctx_convert},
     {"bench", RAMET_CMD_BENCH, 0, 0, "-m MODEL [--prompt N] [--gen N] [--branches LIST] [--forks N] [--reps N]",
      "measure speed, beside the machine's limits",
      "Times load, prefill, decode, branches as one batch, fork, snapshot (into the page cache, and synced to the\n"
@@ -147,7 +158,8 @@ static ramet_status run_command(const command *c, int argc, char **argv, ramet_e
     if (options.n_args > c->max_args)
         return ramet_fail(error, RAMET_E_ARGUMENT, "unexpected argument '%s'", options.args[c->max_args]);
     if (options.n_args < c->min_args)
-        return ramet_fail(error, RAMET_E_ARGUMENT, "which file? usage: ramet %s %s", c->name, c->usage);
+        return ramet_fail(error, RAMET_E_ARGUMENT, "which file%s? usage: ramet %s %s", c->min_args > 1 ? "s" : "",
+                          c->name, c->usage);
     return c->run(&options, error);
 }
 

@@ -40,14 +40,15 @@ enum {
     ENGINE = RAMET_CMD_RUN | RAMET_CMD_BUILD | RAMET_CMD_FORK | RAMET_CMD_BENCH | RAMET_CMD_VERIFY | RAMET_CMD_LOGITS |
              RAMET_CMD_PERPLEXITY,
     TEXT = RAMET_CMD_TOKENIZE | RAMET_CMD_DETOKENIZE,
-    READERS = RAMET_CMD_RUN | RAMET_CMD_FORK | RAMET_CMD_INFO | RAMET_CMD_TREE, /* of saved contexts */
+    LOOKERS = RAMET_CMD_INFO | RAMET_CMD_TREE | RAMET_CMD_DIFF, /* into saved contexts */
+    READERS = RAMET_CMD_RUN | RAMET_CMD_FORK | RAMET_CMD_CONVERT | LOOKERS,
     KEEPERS = READERS | RAMET_CMD_BUILD | RAMET_CMD_BENCH | RAMET_CMD_LOGITS,
-    ALL = ENGINE | TEXT | RAMET_CMD_INFO | RAMET_CMD_TREE | RAMET_CMD_MODELS,
+    ALL = ENGINE | TEXT | READERS | RAMET_CMD_MODELS,
 };
 
 static const option_row rows[] = {
     {"model", 'm', OPTION_STRING, "MODEL", "a GGUF file, or a name that `ramet models` lists", AT(model), 0, 0,
-     ENGINE | TEXT | RAMET_CMD_TREE},
+     ENGINE | TEXT | RAMET_CMD_TREE | RAMET_CMD_DIFF},
     {"prompt", 'p', OPTION_STRING, "TEXT", "the text; - reads standard input", AT(prompt), 0, 0,
      RAMET_CMD_RUN | RAMET_CMD_BUILD | RAMET_CMD_TOKENIZE},
     {"prompt", 'p', OPTION_STRING, "IDS", "the token ids; - reads standard input", AT(prompt), 0, 0,
@@ -55,9 +56,9 @@ static const option_row rows[] = {
     {"file", 'f', OPTION_STRING, "FILE", "the same, from a file; - reads standard input", AT(file), 0, 0,
      RAMET_CMD_RUN | RAMET_CMD_BUILD | TEXT | RAMET_CMD_PERPLEXITY},
     {"input", 'i', OPTION_STRING, "CTX", "a saved context; - reads standard input", AT(input), 0, 0,
-     RAMET_CMD_RUN | RAMET_CMD_FORK},
+     RAMET_CMD_RUN | RAMET_CMD_FORK | RAMET_CMD_CONVERT},
     {"output", 'o', OPTION_STRING, "FILE.ramet", "where to save the context; - is standard output", AT(output), 0, 0,
-     RAMET_CMD_BUILD},
+     RAMET_CMD_BUILD | RAMET_CMD_CONVERT},
     {"output", 'o', OPTION_STRING, "OUT.npy", "where to write the rows; - is standard output", AT(output), 0, 0,
      RAMET_CMD_LOGITS},
     {"output", 'o', OPTION_CHOICE, "md|csv|json", "form of the table (default: aligned text)", AT(output), 0, 0,
@@ -88,9 +89,26 @@ static const option_row rows[] = {
 
     {"context-key", 0, OPTION_STRING, "FILE",
      "saved contexts are encrypted; the key is FILE's 32 bytes (default: $RAMET_CONTEXT_KEY)", AT(context_key), 0, 0,
-     KEEPERS},
+     KEEPERS & ~(unsigned)RAMET_CMD_CONVERT},
+    {"context-key", 0, OPTION_STRING, "FILE", "the key of the file that is read (default: $RAMET_CONTEXT_KEY)",
+     AT(context_key), 0, 0, RAMET_CMD_CONVERT},
     {"allow-legacy-snapshots", 0, OPTION_FLAG, NULL, "read formats that lack a check of the current one",
      AT(allow_legacy), 0, 0, READERS},
+    {"min-generation", 0, OPTION_U64, "N", "refuse a saved context of a lower generation: an older one in its place",
+     AT(min_generation), 0, 0, READERS},
+    {"profile", 0, OPTION_CHOICE, "enterprise", "saved contexts are encrypted, and plain or legacy ones refused",
+     AT(profile), 0, 0, KEEPERS},
+    {"generation", 0, OPTION_U64, "N", "your count of the saves of this context, kept in the file", AT(generation), 0,
+     0, RAMET_CMD_BUILD},
+    {"allow-lossy-payload", 0, OPTION_FLAG, NULL,
+     "restore rows that were stored at a narrower precision: other bits follow", AT(allow_lossy), 0, 0,
+     RAMET_CMD_RUN | RAMET_CMD_FORK},
+    {"payload", 0, OPTION_CHOICE, "f32|f16|vq8|q8", "store the rows at this precision (default: as they are)",
+     AT(payload), 0, 0, RAMET_CMD_CONVERT},
+    {"encrypt", 0, OPTION_STRING, "KEYFILE", "encrypt the new file with the 32 bytes of KEYFILE", AT(encrypt), 0, 0,
+     RAMET_CMD_CONVERT},
+    {"decrypt", 0, OPTION_FLAG, NULL, "write a plain file, though the old one is encrypted", AT(decrypt), 0, 0,
+     RAMET_CMD_CONVERT},
 
     {"rows", 0, OPTION_STRING, "all|last|A:B", "rows to write; row i comes after token i, B is not included", AT(rows),
      0, 0, RAMET_CMD_LOGITS},
@@ -109,13 +127,16 @@ static const option_row rows[] = {
     {"ctx-size", 'c', OPTION_U32, "N", "tokens per window", AT(window), 2, MANY, RAMET_CMD_PERPLEXITY},
     {"ctx-size", 'c', OPTION_U32, "N", "longest context in tokens", AT(ctx_size), 1, MANY,
      ENGINE & ~(unsigned)RAMET_CMD_PERPLEXITY},
-    {"threads", 't', OPTION_U32, "N", "worker threads (one per core if not given)", AT(threads), 1, 1024, ENGINE},
+    {"threads", 't', OPTION_U32, "N", "worker threads (one per core if not given)", AT(threads), 1, 1024,
+     ENGINE | RAMET_CMD_CONVERT},
     {"kv", 0, OPTION_KV, "f32|f16|vq8|q8", "precision of the key and value cache", AT(kv), 0, 0, ENGINE},
     {"page-tokens", 0, OPTION_U32, "N", "positions per page: 16, 32, 64, 128 or 256; changes no bit", AT(page_tokens),
      16, 256, ENGINE},
     {"kv-budget", 0, OPTION_SIZE, "SIZE", "ceiling of all pages, such as 512MiB or 8G", AT(kv_budget_bytes), 1, 0,
      ENGINE},
     {"lora", 0, OPTION_STRING, "FILE[=SCALE]", "apply a GGUF adapter", AT(lora), 0, 0, ENGINE},
+    {"no-digest-cache", 0, OPTION_FLAG, NULL, "hash the model's file, also when it was not changed since the last time",
+     AT(no_digest_cache), 0, 0, ENGINE | TEXT | RAMET_CMD_TREE | RAMET_CMD_DIFF},
     {"kernels", 0, OPTION_CHOICE, "c|avx2|avx512|neon", "use nothing faster than this; changes no bit", AT(kernels), 0,
      0, ENGINE},
 
@@ -325,6 +346,12 @@ static ramet_status check_together(const ramet_options *o, ramet_error *error) {
     if (o->page_tokens & (o->page_tokens - 1))
         return ramet_fail(error, RAMET_E_ARGUMENT, "--page-tokens must be 16, 32, 64, 128 or 256, not %" PRIu32,
                           o->page_tokens);
+    if (o->profile && o->allow_legacy)
+        return ramet_fail(error, RAMET_E_ARGUMENT, "--allow-legacy-snapshots is refused under --profile %s",
+                          o->profile);
+    if (o->profile && !o->context_key)
+        return ramet_fail(error, RAMET_E_ARGUMENT,
+                          "under --profile %s saved contexts are encrypted; give --context-key FILE", o->profile);
     if (o->prompt && o->file) return ramet_fail(error, RAMET_E_ARGUMENT, "give -p or -f, not both");
     return RAMET_OK;
 }

@@ -21,6 +21,8 @@ enum {
     RAMET_CMD_LOGITS = 1 << 9,
     RAMET_CMD_PERPLEXITY = 1 << 10,
     RAMET_CMD_MODELS = 1 << 11,
+    RAMET_CMD_CONVERT = 1 << 12,
+    RAMET_CMD_DIFF = 1 << 13,
 };
 
 /* A string is NULL when its option was not given. Numbers hold their defaults. */
@@ -34,10 +36,16 @@ typedef struct ramet_options {
     bool has_kv; /* it was given */
     uint64_t kv_budget_bytes;
     const char *kernels;
+    bool no_digest_cache;
 
     const char *prompt, *file, *input, *output, *tokens_file;
     const char *context_key; /* a file; of the environment where no option names one */
-    bool allow_legacy;
+    bool allow_legacy, allow_lossy;
+    const char *payload; /* a precision's name */
+    const char *encrypt; /* a key file for what is written */
+    bool decrypt;
+    uint64_t generation, min_generation;
+    const char *profile; /* "enterprise" */
     bool special;
 
     uint32_t n_generate, branches;

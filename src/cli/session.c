@@ -23,13 +23,32 @@ static ramet_status split_lora(const char *text, char **out_path, float *out_sca
     return RAMET_OK;
 }
 
+/* Where the library remembers digests of models: made when it is not there, private as the XDG directories ask. NULL, or
+ * a path where nothing could be made: not remembered. malloc'ed. */
+static char *make_digest_directory(void) {
+    const char *set = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    char *base = set && set[0] == '/' ? strdup(set) : home && home[0] == '/' ? ramet_print("%s/.cache", home) : NULL;
+    char *own = base ? ramet_print("%s/ramet", base) : NULL, *digests = own ? ramet_print("%s/digests", own) : NULL;
+    if (digests) {
+        mkdir(base, 0700);
+        mkdir(own, 0700);
+        mkdir(digests, 0700);
+    }
+    free(own);
+    free(base);
+    return digests;
+}
+
 static ramet_status open_path(const ramet_options *o, const char *path, ramet_session *out, ramet_error *error) {
     ramet_model_options options = {.lora_scale = 1, .threads = o->threads};
     char *lora = NULL;
     *out = (ramet_session){0};
     if (o->lora) RAMET_TRY(split_lora(o->lora, &lora, &options.lora_scale, error));
     options.lora_path = lora;
+    char *digests = o->no_digest_cache ? NULL : make_digest_directory();
+    options.digest_cache = digests;
     ramet_status status = ramet_model_open(path, &options, &out->model, error);
+    free(digests);
     free(lora);
     if (status == RAMET_OK) ramet_model_get_info(out->model, &out->info);
     return status;
@@ -150,10 +169,10 @@ ramet_status ramet_output_check(const char *path, ramet_error *error) {
     return check_directory_of(path, error);
 }
 
-ramet_status ramet_save_patiently(ramet_context *context, const char *path, ramet_snapshot_info *out_info,
-                                  ramet_error *error) {
+ramet_status ramet_save_patiently(ramet_context *context, const char *path, const ramet_snapshot_options *options,
+                                  ramet_snapshot_info *out_info, ramet_error *error) {
     ramet_signals_patient(true);
-    ramet_status status = ramet_snapshot_save(context, path, NULL, out_info, error);
+    ramet_status status = ramet_snapshot_save(context, path, options, out_info, error);
     ramet_signals_patient(false);
     return status == RAMET_OK ? ramet_check_interrupt(error) : status;
 }

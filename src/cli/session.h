@@ -40,8 +40,8 @@ void ramet_input_file_close(ramet_input_file *f);
  * it is a directory or a device, which a rename would replace. "-" is fine. */
 ramet_status ramet_output_check(const char *path, ramet_error *error);
 /* Saves with signals held back, so that none leaves a temporary file; E_INTERRUPTED if one came. */
-ramet_status ramet_save_patiently(ramet_context *context, const char *path, ramet_snapshot_info *out_info,
-                                  ramet_error *error);
+ramet_status ramet_save_patiently(ramet_context *context, const char *path, const ramet_snapshot_options *options,
+                                  ramet_snapshot_info *out_info, ramet_error *error);
 /* Closes a context that nobody else can be inside. */
 void ramet_drop(ramet_context **context);
 

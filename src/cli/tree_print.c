@@ -1,63 +1,21 @@
 /* tree_print.c - draws the prefix tree of saved contexts, or writes it as JSON. Each line is one edge: how many tokens
  * it adds, how many that makes, the files that end there, and what the edge says. */
 #define _GNU_SOURCE
-#include "base/utf8.h"
 #include "cli/json.h"
+#include "cli/preview.h"
 #include "cli/tree.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { PREVIEW_CHARACTERS = 40, PREVIEW_IDS = 6, MAX_DEPTH = 60 };
+enum { MAX_DEPTH = 60 };
 
 typedef struct drawing {
     const ramet_forest *forest;
     ramet_json json;
     char indent[MAX_DEPTH * 8]; /* a vertical bar is three bytes */
 } drawing;
-
-/* The first characters, controls shown as escapes, in quotes. */
-static void print_text(const char *text, size_t bytes) {
-    size_t at = 0;
-    putchar('"');
-    for (int shown = 0; at < bytes && shown < PREVIEW_CHARACTERS; shown++) {
-        size_t length;
-        ramet_utf8 kind = ramet_utf8_scan(text + at, bytes - at, &length);
-        unsigned char c = (unsigned char)text[at];
-        if (kind != RAMET_UTF8_WHOLE)
-            fputs(RAMET_UTF8_REPLACEMENT, stdout);
-        else if (c == '\n')
-            fputs("\\n", stdout);
-        else if (c == '"' || c == '\\')
-            printf("\\%c", c);
-        else if (c < 0x20 || c == 0x7F || (c == 0xC2 && (unsigned char)text[at + 1] < 0xA0))
-            putchar('?');
-        else
-            fwrite(text + at, 1, length, stdout);
-        at += length;
-    }
-    fputs(at < bytes ? "...\"" : "\"", stdout);
-}
-
-static void print_ids(const int32_t *tokens, uint32_t n) {
-    putchar('[');
-    for (uint32_t i = 0; i < n && i < PREVIEW_IDS; i++) printf("%s%" PRId32, i ? " " : "", tokens[i]);
-    fputs(n > PREVIEW_IDS ? " ...]" : "]", stdout);
-}
-
-static ramet_status print_edge(const drawing *d, const int32_t *tokens, uint32_t n, ramet_error *error) {
-    char *text;
-    size_t bytes;
-    if (!d->forest->model) {
-        print_ids(tokens, n);
-        return RAMET_OK;
-    }
-    RAMET_TRY(ramet_detokenize(d->forest->model, tokens, n, true, &text, &bytes, error));
-    print_text(text, bytes);
-    free(text);
-    return RAMET_OK;
-}
 
 /* How many leaves of the range end where the edge does. */
 static size_t count_ending(const ramet_leaf *leaves, size_t n, uint32_t to) {
@@ -74,7 +32,7 @@ static ramet_status draw_node(drawing *d, const ramet_leaf *leaves, size_t n, ui
     size_t ending = count_ending(leaves, n, to), length = strlen(d->indent);
     printf("%s%s +%" PRIu32 " = %" PRIu32 "  ", d->indent,
            is_last ? "\xE2\x94\x94\xE2\x94\x80" : "\xE2\x94\x9C\xE2\x94\x80", to - from, to);
-    RAMET_TRY(print_edge(d, leaves[0].tokens + from, to - from, error));
+    RAMET_TRY(ramet_preview_print(d->forest->model, leaves[0].tokens + from, to - from, error));
     for (size_t i = 0; i < ending; i++) {
         fputs(i ? ", " : "  ", stdout);
         ramet_print_clean(stdout, leaves[i].file);

@@ -164,8 +164,7 @@ static ramet_status open_weights_and_vocab(ramet_model *model, const ramet_model
     struct vocab_task task = {.model = model};
     pthread_t thread;
     bool is_beside = ramet_pool_threads(pool) > 1 && ramet_thread_start(&thread, run_vocab_task, &task);
-    ramet_status status =
-        ramet_weights_load(model->gguf, options->lora_path, options->lora_scale, pool, &model->weights, error);
+    ramet_status status = ramet_weights_load(model->gguf, options, pool, &model->weights, error);
     if (is_beside)
         pthread_join(thread, NULL);
     else if (status == RAMET_OK)
@@ -255,6 +254,7 @@ void ramet_model_get_info(const ramet_model *model, ramet_model_info *out) {
                               .parse_nanoseconds = model->parse_nanoseconds,
                               .repack_nanoseconds = w->repack_nanoseconds,
                               .digest_nanoseconds = w->digest_nanoseconds,
+                              .digest_cached = w->digest_cached,
                               .vocab_nanoseconds = model->vocab_nanoseconds,
                               .bos = ramet_vocab_bos(model->vocab),
                               .eos = ramet_vocab_eos(model->vocab),

@@ -100,3 +100,19 @@ ramet_status ramet_snapshot_read_tokens(const char *path, const ramet_snapshot_p
                                         uint32_t *out_n, ramet_error *error) {
     return ramet_store_read_tokens(path, policy, out, out_n, error);
 }
+
+static void run_on_pool(void *user, uint32_t n, ramet_job job, void *job_user) {
+    ramet_pool_run(user, n, job, job_user);
+}
+
+ramet_status ramet_snapshot_convert(const char *path, const ramet_snapshot_policy *policy, const char *to_path,
+                                    const ramet_convert_options *options, ramet_snapshot_info *out_info,
+                                    ramet_error *error) {
+    ramet_pool *pool;
+    RAMET_TRY(ramet_pool_create(options->threads ? options->threads : ramet_cpu_count(), &pool, error));
+    ramet_store_crew crew = {.n_workers = ramet_pool_threads(pool), .run = run_on_pool, .user = pool};
+    ramet_status status =
+        ramet_store_convert(path, policy, to_path, options->payload, options->context_key, &crew, out_info, error);
+    ramet_pool_destroy(&pool);
+    return status;
+}

@@ -1,14 +1,12 @@
-/* gguf.c - the object behind gguf.h: opening, closing, tensors by name, the digest, giving pages back.
- * Owns the life of the parts; refuses to know the format (gguf_parse.c) and the names of parts (gguf_split.c). */
+/* gguf.c - the object behind gguf.h: opening, closing, tensors by name, giving pages back.
+ * Owns the life of the parts; refuses to know the format (gguf_parse.c), the names of parts (gguf_split.c) and their
+ * digest (digest.c). */
 #include "model/gguf_internal.h"
 
-#include "base/hash.h"
 #include "base/memory.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-enum { DIGEST_CHUNK = 8 << 20 };
 
 static int compare_names(const void *left, const void *right) {
     const ramet_gguf_string *a = *(const ramet_gguf_string *const *)left, *b = *(const ramet_gguf_string *const *)right;
@@ -165,19 +163,4 @@ void ramet_gguf_forget_range(const ramet_gguf *gguf, const ramet_gguf_tensor *te
 void ramet_gguf_forget(const ramet_gguf *gguf) {
     for (size_t i = 0; i < gguf->n_parts; i++)
         if (gguf->parts[i].mapped) ramet_file_map_forget(&gguf->parts[i].map, 0, gguf->parts[i].map.bytes);
-}
-
-ramet_status ramet_gguf_digest(const ramet_gguf *gguf, uint8_t out[32], ramet_error *error) {
-    ramet_sha256 *sha = ramet_sha256_create();
-    if (!sha) return ramet_fail(error, RAMET_E_NO_MEMORY, "no memory to hash %s", gguf->parts[0].path);
-    for (size_t i = 0; i < gguf->n_parts; i++) {
-        const gguf_part *part = &gguf->parts[i];
-        for (uint64_t at = 0; at < part->map.bytes; at += DIGEST_CHUNK) {
-            uint64_t left = part->map.bytes - at, n = left < DIGEST_CHUNK ? left : DIGEST_CHUNK;
-            ramet_sha256_update(sha, part->map.data + at, n);
-            if (part->mapped) ramet_file_map_forget(&part->map, at, n);
-        }
-    }
-    ramet_sha256_finish(&sha, out);
-    return RAMET_OK;
 }

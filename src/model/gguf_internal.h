@@ -14,8 +14,15 @@ typedef struct gguf_value {
     const uint8_t *data;     /* inside the mapping */
 } gguf_value;
 
+/* What a file is known by while nobody writes to it (digest.c); all 0: not a file. */
+typedef struct gguf_stamp {
+    uint64_t device, inode, bytes, mtime, ctime; /* times in nanoseconds */
+} gguf_stamp;
+gguf_stamp ramet_gguf_stamp(const char *path);
+
 typedef struct gguf_part {
     char *path;
+    gguf_stamp stamp; /* from before it was mapped */
     ramet_file_map map;
     bool mapped; /* false: the bytes are the caller's */
     uint32_t version;

@@ -13,8 +13,11 @@ enum { SUFFIX_BYTES = sizeof "-00001-of-00004.gguf" - 1 };
 
 static ramet_status open_part(ramet_gguf *gguf, const char *path, ramet_error *error) {
     ramet_file_map map;
+    gguf_stamp stamp = ramet_gguf_stamp(path);
     RAMET_TRY(ramet_file_map_open(path, &map, error));
-    return ramet_gguf_add_part(gguf, path, map, true, error);
+    RAMET_TRY(ramet_gguf_add_part(gguf, path, map, true, error));
+    gguf->parts[gguf->n_parts - 1].stamp = stamp;
+    return RAMET_OK;
 }
 
 /* *count = 0 when the file is whole. */

@@ -183,10 +183,10 @@ static void identify(const adapter *l, float scale, ramet_sha256 *sha) {
     ramet_sha256_finish(&sha, l->weights->sha256);
 }
 
-static ramet_status load(adapter *l, float scale) {
+static ramet_status load(adapter *l, float scale, const char *digest_cache) {
     RAMET_TRY(check_kind(l));
     RAMET_TRY(find_pairs(l));
-    RAMET_TRY(ramet_gguf_digest(l->gguf, l->digest, l->error));
+    RAMET_TRY(ramet_gguf_digest(l->gguf, digest_cache, l->digest, NULL, l->error));
     ramet_sha256 *sha = ramet_sha256_create();
     uint8_t *region = ramet_map((size_t)l->bytes);
     ramet_matrix *matrices = ramet_alloc(2 * l->n_pairs, sizeof *matrices);
@@ -206,11 +206,12 @@ static ramet_status load(adapter *l, float scale) {
     return status;
 }
 
-ramet_status ramet_lora_attach(ramet_weights *w, const char *path, float scale, ramet_error *error) {
-    if (!isfinite(scale)) return ramet_fail(error, RAMET_E_ARGUMENT, "the adapter's scale is not a number");
+ramet_status ramet_lora_attach(ramet_weights *w, const ramet_model_options *options, ramet_error *error) {
+    if (!isfinite(options->lora_scale))
+        return ramet_fail(error, RAMET_E_ARGUMENT, "the adapter's scale is not a number");
     adapter l = {.weights = w, .error = error};
-    RAMET_TRY(ramet_gguf_open(path, &l.gguf, error));
-    ramet_status status = load(&l, scale);
+    RAMET_TRY(ramet_gguf_open(options->lora_path, &l.gguf, error));
+    ramet_status status = load(&l, options->lora_scale, options->digest_cache);
     free(l.pairs);
     ramet_gguf_close(&l.gguf);
     return status;

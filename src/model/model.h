@@ -66,6 +66,7 @@ typedef struct ramet_weights {
     uint64_t repack_nanoseconds, digest_nanoseconds; /* both from the same start */
     char types[128];
     uint8_t sha256[32]; /* identity: file(s), and the adapter's bytes and scale */
+    bool digest_cached; /* the file(s)' part of it was remembered, not computed */
     /* private: memory that the pointers above lie in */
     struct ramet_weights_memory *memory;
 } ramet_weights;
@@ -75,8 +76,9 @@ typedef struct ramet_weights {
 ramet_status ramet_hparams_read(const ramet_gguf *gguf, ramet_hparams *out, ramet_error *error);
 
 /* Reads, checks and repacks all weights; missing tensors are listed by name. The file's pages are given back as they
- * are read. `lora_path` and `pool` may be NULL. *out has a fixed address and is freed by ramet_weights_destroy. */
-ramet_status ramet_weights_load(const ramet_gguf *gguf, const char *lora_path, float lora_scale, ramet_pool *pool,
+ * are read. `options` (NULL: no adapter, no cache of digests) and `pool` may be NULL; the threads are the pool's. *out has
+ * a fixed address and is freed by ramet_weights_destroy. */
+ramet_status ramet_weights_load(const ramet_gguf *gguf, const ramet_model_options *options, ramet_pool *pool,
                                 ramet_weights **out, ramet_error *error);
 void ramet_weights_destroy(ramet_weights **weights);
 /* Row `token` of the embedding as float32, not scaled. */

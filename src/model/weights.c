@@ -24,6 +24,7 @@ typedef struct task {
 /* Index 0 of the job is the digest; it reads the same bytes as the others, and needs no one to wait for it. */
 typedef struct filling {
     const ramet_gguf *gguf;
+    const char *digest_cache;
     uint8_t *region;
     task *tasks;
     size_t n, capacity;
@@ -31,6 +32,7 @@ typedef struct filling {
     uint64_t digest_nanoseconds;
     _Atomic uint64_t repack_nanoseconds; /* until now: the task that ends last says it last */
     uint8_t digest[32];
+    bool digest_cached;
     ramet_status digest_status;
     ramet_error digest_error;
 } filling;
@@ -68,11 +70,15 @@ static void fill_item(const filling *f, const task *t) {
     ramet_gguf_forget_range(f->gguf, item->tensor, off, rows_done < left ? rows_done : left);
 }
 
+static void take_digest(filling *f) {
+    f->digest_status = ramet_gguf_digest(f->gguf, f->digest_cache, f->digest, &f->digest_cached, &f->digest_error);
+}
+
 static void run_task(void *user, uint32_t index, uint32_t worker) {
     (void)worker;
     filling *f = user;
     if (index == 0) {
-        f->digest_status = ramet_gguf_digest(f->gguf, f->digest, &f->digest_error);
+        take_digest(f);
         f->digest_nanoseconds = ramet_now_nanoseconds() - f->start;
         return;
     }
@@ -114,13 +120,17 @@ static void place(ramet_weights *w, const weight_plan *plan, uint8_t *region) {
     if (!w->output.panels) w->output = w->embd; /* tied */
 }
 
-static ramet_status fill(const ramet_gguf *gguf, ramet_weights *w, const weight_plan *plan, ramet_pool *pool,
-                         ramet_error *error) {
-    filling f = {.gguf = gguf, .region = w->memory->region, .start = ramet_now_nanoseconds()};
+static ramet_status fill(const ramet_gguf *gguf, const char *digest_cache, ramet_weights *w, const weight_plan *plan,
+                         ramet_pool *pool, ramet_error *error) {
+    filling f = {
+        .gguf = gguf, .digest_cache = digest_cache, .region = w->memory->region, .start = ramet_now_nanoseconds()};
     bool ok = true;
     for (size_t i = 0; i < plan->n && ok; i++) ok = add_tasks(&f, &plan->items[i]);
     if (ok && f.n < UINT32_MAX) {
         ramet_pool_run(pool, (uint32_t)f.n + 1, run_task, &f);
+        f.digest_cache = NULL;
+        if (f.digest_cached && !ramet_gguf_is_unchanged(gguf)) take_digest(&f); /* as without a cache */
+        w->digest_cached = f.digest_cached;
         memcpy(w->sha256, f.digest, sizeof f.digest);
         w->repack_nanoseconds = f.repack_nanoseconds;
         w->digest_nanoseconds = f.digest_nanoseconds;
@@ -141,22 +151,23 @@ static ramet_status check_divisors(const ramet_gguf *gguf, const ramet_hparams *
     return RAMET_OK;
 }
 
-static ramet_status load_planned(const ramet_gguf *gguf, ramet_weights *w, const weight_plan *plan, ramet_pool *pool,
-                                 ramet_error *error) {
+static ramet_status load_planned(const ramet_gguf *gguf, ramet_weights *w, const weight_plan *plan,
+                                 const char *digest_cache, ramet_pool *pool, ramet_error *error) {
     w->memory->region = ramet_map((size_t)plan->bytes);
     if (!w->memory->region)
         return ramet_fail(error, RAMET_E_NO_MEMORY, "no memory for the weights of %s (%llu bytes)",
                           ramet_gguf_path(gguf), (unsigned long long)plan->bytes);
     w->memory->region_bytes = (size_t)plan->bytes;
     place(w, plan, w->memory->region);
-    RAMET_TRY(fill(gguf, w, plan, pool, error));
+    RAMET_TRY(fill(gguf, digest_cache, w, plan, pool, error));
     w->bytes = plan->bytes;
     w->n_params = plan->n_params;
     memcpy(w->types, plan->types, sizeof w->types);
     return check_divisors(gguf, &w->hparams, error);
 }
 
-static ramet_status load(const ramet_gguf *gguf, ramet_weights *w, ramet_pool *pool, ramet_error *error) {
+static ramet_status load(const ramet_gguf *gguf, const char *digest_cache, ramet_weights *w, ramet_pool *pool,
+                         ramet_error *error) {
     RAMET_TRY(ramet_hparams_read(gguf, &w->hparams, error));
     w->memory = ramet_alloc(1, sizeof *w->memory);
     w->layers = ramet_alloc(w->hparams.n_layers, sizeof *w->layers);
@@ -164,18 +175,18 @@ static ramet_status load(const ramet_gguf *gguf, ramet_weights *w, ramet_pool *p
         return ramet_fail(error, RAMET_E_NO_MEMORY, "no memory to load %s", ramet_gguf_path(gguf));
     weight_plan plan;
     ramet_status status = ramet_weights_plan(gguf, w, &plan, error);
-    if (status == RAMET_OK) status = load_planned(gguf, w, &plan, pool, error);
+    if (status == RAMET_OK) status = load_planned(gguf, w, &plan, digest_cache, pool, error);
     free(plan.items);
     return status;
 }
 
-ramet_status ramet_weights_load(const ramet_gguf *gguf, const char *lora_path, float lora_scale, ramet_pool *pool,
+ramet_status ramet_weights_load(const ramet_gguf *gguf, const ramet_model_options *options, ramet_pool *pool,
                                 ramet_weights **out, ramet_error *error) {
     *out = NULL;
     ramet_weights *w = ramet_alloc(1, sizeof *w);
     if (!w) return ramet_fail(error, RAMET_E_NO_MEMORY, "no memory to load %s", ramet_gguf_path(gguf));
-    ramet_status status = load(gguf, w, pool, error);
-    if (status == RAMET_OK && lora_path) status = ramet_lora_attach(w, lora_path, lora_scale, error);
+    ramet_status status = load(gguf, options ? options->digest_cache : NULL, w, pool, error);
+    if (status == RAMET_OK && options && options->lora_path) status = ramet_lora_attach(w, options, error);
     if (status == RAMET_OK)
         *out = w;
     else

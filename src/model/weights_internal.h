@@ -43,7 +43,7 @@ bool ramet_matrix_reserve(ramet_dtype dtype, uint32_t n_rows, uint32_t n_k, uint
                           uint64_t *out_bytes);
 ramet_matrix ramet_matrix_at(ramet_dtype dtype, uint32_t n_rows, uint32_t n_k, const uint8_t *panels);
 
-/* Loads the adapter and changes `w` (matrices, bytes, identity), or changes nothing. */
-ramet_status ramet_lora_attach(ramet_weights *w, const char *path, float scale, ramet_error *error);
+/* Loads the adapter of `options` and changes `w` (matrices, bytes, identity), or changes nothing. */
+ramet_status ramet_lora_attach(ramet_weights *w, const ramet_model_options *options, ramet_error *error);
 
 #endif

@@ -2,7 +2,9 @@
 #include "store/content.h"
 #include "base/hash.h"
 #include "base/memory.h"
+#include "store/recode.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -75,12 +77,16 @@ static void move(const ramet_snapshot_content *c, uint64_t off, size_t n, uint8_
     }
 }
 
-void ramet_snapshot_export(void *content, uint64_t off, size_t n, uint8_t *bytes) {
+ramet_status ramet_snapshot_export(void *content, uint64_t off, size_t n, uint8_t *bytes, ramet_error *error) {
+    (void)error;
     move(content, off, n, bytes, true);
+    return RAMET_OK;
 }
 
-void ramet_snapshot_import(void *content, uint64_t off, size_t n, uint8_t *bytes) {
+ramet_status ramet_snapshot_import(void *content, uint64_t off, size_t n, uint8_t *bytes, ramet_error *error) {
+    (void)error;
     move(content, off, n, bytes, false);
+    return RAMET_OK;
 }
 
 uint8_t *ramet_snapshot_place(void *content, uint64_t off, size_t n) {
@@ -112,6 +118,21 @@ static ramet_status check_digest(const uint8_t theirs[32], const uint8_t ours[32
                       what, theirs_hex, ours_hex, path);
 }
 
+/* Rows of a narrower precision than the cache's lead to other bits, in a cache of either precision: the one law. */
+static ramet_status check_precision(const ramet_snapshot_reader *r, int precision, ramet_error *error) {
+    const ramet_snapshot_header *h = &r->header;
+    bool is_of_rows = (int)h->payload == precision && r->allow_lossy;
+    if ((int)h->kv != precision && !is_of_rows)
+        return ramet_fail(error, RAMET_E_MODEL_MISMATCH, "%s was saved with --kv %s; start with --kv %s", r->path,
+                          kv_name(h->kv), kv_name(h->kv));
+    if (h->payload != h->kv && !r->allow_lossy)
+        return ramet_fail(error, RAMET_E_UNSUPPORTED,
+                          "%s has %s rows of a cache with --kv %s: what follows would not be the same bits; "
+                          "restore it with --allow-lossy-payload, or prefill again",
+                          r->path, kv_name(h->payload), kv_name(h->kv));
+    return RAMET_OK;
+}
+
 ramet_status ramet_snapshot_check_identity(const ramet_snapshot_reader *r, const ramet_snapshot_identity *identity,
                                            ramet_error *error) {
     const ramet_snapshot_header *h = &r->header;
@@ -129,14 +150,7 @@ ramet_status ramet_snapshot_check_identity(const ramet_snapshot_reader *r, const
             error, RAMET_E_NUMERICS_MISMATCH,
             "%s was made under numerics %s, this build makes %s; prefill again, or use the build that saved it",
             r->path, h->numerics_id, identity->numerics_id);
-    if ((int)h->kv != l->precision)
-        return ramet_fail(error, RAMET_E_MODEL_MISMATCH, "%s was saved with --kv %s; start with --kv %s", r->path,
-                          kv_name(h->kv), kv_name(h->kv));
-    if (h->payload != h->kv)
-        return ramet_fail(error, RAMET_E_UNSUPPORTED,
-                          "%s holds %s rows of a cache with --kv %s; this build reads equal ones", r->path,
-                          kv_name(h->payload), kv_name(h->kv));
-    return RAMET_OK;
+    return check_precision(r, l->precision, error);
 }
 
 /* ---- loading ---- */
@@ -152,7 +166,7 @@ static ramet_status check_tokens(const ramet_snapshot_reader *r, const int32_t *
 ramet_status ramet_snapshot_load(const ramet_snapshot_reader *r, ramet_section last, const ramet_store_crew *crew,
                                  ramet_snapshot_content *content, ramet_error *error) {
     uint64_t end = ramet_snapshot_section_off(&r->header, last) + r->header.section_bytes[last];
-    RAMET_TRY(ramet_body_read(r, end, crew, ramet_snapshot_place, ramet_snapshot_import, content, error));
+    RAMET_TRY(ramet_body_read(r, 0, end, crew, ramet_snapshot_place, ramet_snapshot_import, content, error));
     return check_tokens(r, content->sections[RAMET_SECTION_TOKENS], error);
 }
 
@@ -164,6 +178,59 @@ ramet_status ramet_snapshot_check(const ramet_snapshot_reader *r, const ramet_st
     return status;
 }
 
+/* ---- loading rows of another precision ---- */
+
+/* The file as it would be with the rows of the pages' precision: its chunks are jobs, made and imported. */
+typedef struct recode_run {
+    ramet_recoder *recoder;
+    ramet_snapshot_content *content;
+    atomic_bool has_failed; /* the first to fail says why; the jobs that are left do nothing */
+    ramet_status status;
+    ramet_error error;
+} recode_run;
+
+static ramet_status recode_chunk(recode_run *run, uint32_t index, ramet_error *error) {
+    ramet_chunk c = ramet_snapshot_chunk(run->content->header, index);
+    uint8_t *bytes = ramet_alloc(c.bytes, 1);
+    if (!bytes) return ramet_fail(error, RAMET_E_NO_MEMORY, "no memory for a chunk of %zu bytes", c.bytes);
+    ramet_status status = ramet_recode(run->recoder, c.off, c.bytes, bytes, error);
+    if (status == RAMET_OK) move(run->content, c.off, c.bytes, bytes, false);
+    free(bytes);
+    return status;
+}
+
+static void run_recode_chunk(void *user, uint32_t index, uint32_t worker) {
+    recode_run *run = user;
+    ramet_error error = {0};
+    (void)worker;
+    if (atomic_load_explicit(&run->has_failed, memory_order_relaxed)) return;
+    ramet_status status = recode_chunk(run, index, &error);
+    if (status == RAMET_OK || atomic_exchange(&run->has_failed, true)) return;
+    run->status = status;
+    run->error = error;
+}
+
+static ramet_status load_recoded(const ramet_snapshot_reader *r, const ramet_store_crew *crew,
+                                 const ramet_snapshot_content *content, ramet_error *error) {
+    ramet_snapshot_header in_pages = r->header;
+    uint8_t unused[RAMET_SNAPSHOT_WRITTEN_MAX];
+    in_pages.payload = (uint32_t)content->layout->precision;
+    RAMET_TRY(ramet_snapshot_header_encode(&in_pages, unused, error)); /* for the sizes */
+    ramet_recoder recoder =
+        ramet_recoder_of(&r->header, &in_pages, ramet_body_read_range, (void *)(uintptr_t)r); /* read only */
+    ramet_snapshot_content at = *content;
+    at.header = &in_pages;
+    recode_run run = {.recoder = &recoder, .content = &at};
+    if (in_pages.n_chunks > UINT32_MAX) return ramet_fail(error, RAMET_E_UNSUPPORTED, "%s is too large", r->path);
+    if (crew)
+        crew->run(crew->user, (uint32_t)in_pages.n_chunks, run_recode_chunk, &run);
+    else
+        ramet_pool_run(NULL, (uint32_t)in_pages.n_chunks, run_recode_chunk, &run);
+    if (run.status != RAMET_OK && error) *error = run.error;
+    RAMET_TRY(run.status);
+    return check_tokens(r, content->sections[RAMET_SECTION_TOKENS], error);
+}
+
 ramet_status ramet_snapshot_load_pages(const ramet_snapshot_reader *r, ramet_context *context,
                                        const ramet_kv_layout *layout, const ramet_store_crew *crew,
                                        ramet_snapshot_content *content, ramet_error *error) {
@@ -171,6 +238,7 @@ ramet_status ramet_snapshot_load_pages(const ramet_snapshot_reader *r, ramet_con
         ramet_context_page_write(context, pos); /* vouches for what ramet_context_page_own gives to the crew */
     content->context = context;
     content->layout = layout;
+    if ((int)r->header.payload != layout->precision) return load_recoded(r, crew, content, error);
     return ramet_snapshot_load(r, RAMET_SECTION_POSITIONS, crew, content, error);
 }
 

@@ -269,6 +269,9 @@ ramet_status ramet_snapshot_header_decode(const uint8_t *data, size_t bytes, uin
         return ramet_fail(error, RAMET_E_CORRUPT, "header sizes disagree");
     if (out->section_bytes[RAMET_SECTION_RECURRENT] != 0)
         return ramet_fail(error, RAMET_E_UNSUPPORTED, "the snapshot has recurrent state; this build reads none");
+    if (out->payload < out->kv)
+        return ramet_fail(error, RAMET_E_UNSUPPORTED, "%s rows of a cache of %s, which has no more to say",
+                          ramet_kv_name((ramet_kv)out->payload), ramet_kv_name((ramet_kv)out->kv));
     return RAMET_OK;
 }
 

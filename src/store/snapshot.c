@@ -2,7 +2,7 @@
 #include "store/snapshot.h"
 #include "base/memory.h"
 #include "store/content.h"
-#include "store/stream.h"
+#include "store/recode.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,6 +31,8 @@ static ramet_status fill_header(ramet_context *context, const ramet_snapshot_ide
     const ramet_kv_layout *l = identity->layout;
     if (l->precision < RAMET_KV_F32 || l->precision > RAMET_KV_Q8)
         return ramet_fail(error, RAMET_E_ARGUMENT, "a cache of a precision for tests has no snapshots");
+    if (options->payload > RAMET_KV_Q8)
+        return ramet_fail(error, RAMET_E_ARGUMENT, "payload of precision %d", (int)options->payload);
     if (options->sampler_state_bytes > RAMET_SNAPSHOT_SAMPLER_MAX)
         return ramet_fail(error, RAMET_E_ARGUMENT, "sampler state of %zu bytes; at most %d",
                           options->sampler_state_bytes, RAMET_SNAPSHOT_SAMPLER_MAX);
@@ -40,7 +42,7 @@ static ramet_status fill_header(ramet_context *context, const ramet_snapshot_ide
         .head_dim = l->head_dim,
         .n_vocab = identity->n_vocab,
         .kv = (uint32_t)l->precision,
-        .payload = (uint32_t)l->precision,
+        .payload = ramet_max_u32((uint32_t)l->precision, (uint32_t)options->payload),
         .n_tokens = ramet_context_length(context),
         .has_logits = ramet_context_peek_logits(context) != NULL,
         .generation = options->generation,
@@ -83,13 +85,13 @@ static ramet_status encode_header(ramet_snapshot_header *h, const uint8_t *conte
     return ramet_snapshot_header_encode(h, out, error);
 }
 
-static ramet_status publish(ramet_snapshot_content *content, const uint8_t *head, const ramet_seal *seal,
-                            const char *path, bool skip_sync, const ramet_store_crew *crew, ramet_error *error) {
+static ramet_status write_file(const ramet_snapshot_header *h, const uint8_t *head, const ramet_seal *seal,
+                               const char *path, bool skip_sync, const ramet_store_crew *crew, ramet_body_place place,
+                               ramet_body_move move, void *user, ramet_error *error) {
     ramet_publisher publisher;
     RAMET_TRY(ramet_publish_begin(path, &publisher, error));
     publisher.skip_sync = skip_sync;
-    ramet_status status = ramet_body_write(&publisher, content->header, head, seal, crew, ramet_snapshot_place,
-                                           ramet_snapshot_export, content, error);
+    ramet_status status = ramet_body_write(&publisher, h, head, seal, crew, place, move, user, error);
     if (status != RAMET_OK) {
         ramet_publish_abort(&publisher);
         return status;
@@ -97,24 +99,44 @@ static ramet_status publish(ramet_snapshot_content *content, const uint8_t *head
     return ramet_publish_commit(&publisher, error);
 }
 
+ramet_status ramet_snapshot_publish(ramet_snapshot_header *h, const uint8_t *context_key, const char *path,
+                                    bool skip_sync, const ramet_store_crew *crew, ramet_body_place place,
+                                    ramet_body_move move, void *user, ramet_error *error) {
+    ramet_seal seal = {0};
+    uint8_t head[RAMET_SNAPSHOT_WRITTEN_MAX];
+    ramet_status status = encode_header(h, context_key, &seal, head, error);
+    if (status == RAMET_OK)
+        status = write_file(h, head, context_key ? &seal : NULL, path, skip_sync, crew, place, move, user, error);
+    ramet_seal_wipe(&seal);
+    return status;
+}
+
+/* The content has the rows as the cache has them; the file gets them at the precision of `h`. */
+static ramet_status publish(ramet_snapshot_header *h, ramet_snapshot_content *content, const uint8_t *context_key,
+                            const char *path, bool skip_sync, const ramet_store_crew *crew, ramet_error *error) {
+    if (h->payload == h->kv)
+        return ramet_snapshot_publish(h, context_key, path, skip_sync, crew, ramet_snapshot_place,
+                                      ramet_snapshot_export, content, error);
+    ramet_recoder recoder = ramet_recoder_of(content->header, h, ramet_snapshot_export, content);
+    return ramet_snapshot_publish(h, context_key, path, skip_sync, crew, NULL, ramet_recode, &recoder, error);
+}
+
 ramet_status ramet_store_save(ramet_context *context, const ramet_snapshot_identity *identity,
                               const ramet_snapshot_options *options, const uint8_t *context_key, const char *path,
                               const ramet_store_crew *crew, ramet_snapshot_info *out_info, ramet_error *error) {
     static const ramet_snapshot_options none;
-    ramet_snapshot_header h;
+    ramet_snapshot_header h, in_cache;
     ramet_snapshot_content content;
-    ramet_seal seal;
-    uint8_t head[RAMET_SNAPSHOT_WRITTEN_MAX];
+    uint8_t unused[RAMET_SNAPSHOT_WRITTEN_MAX];
     RAMET_ASSERT(!ramet_context_where(context), "snapshot of a spilled context");
     if (!options) options = &none;
     RAMET_TRY(fill_header(context, identity, options, &h, error));
-    RAMET_TRY(encode_header(&h, context_key, &seal, head, error));
-    ramet_status status = gather(context, &h, identity->layout, options->sampler_state, &content, error);
-    if (status == RAMET_OK) {
-        status = publish(&content, head, context_key ? &seal : NULL, path, options->skip_sync, crew, error);
-        ramet_snapshot_content_free(&content);
-    }
-    ramet_seal_wipe(&seal);
+    in_cache = h;
+    in_cache.payload = h.kv;
+    RAMET_TRY(ramet_snapshot_header_encode(&in_cache, unused, error)); /* for the sizes */
+    RAMET_TRY(gather(context, &in_cache, identity->layout, options->sampler_state, &content, error));
+    ramet_status status = publish(&h, &content, context_key, path, options->skip_sync, crew, error);
+    ramet_snapshot_content_free(&content);
     if (status == RAMET_OK && out_info) ramet_snapshot_header_info(&h, out_info);
     return status;
 }

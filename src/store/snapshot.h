@@ -53,6 +53,14 @@ ramet_status ramet_store_restore(ramet_cache *cache, const ramet_snapshot_identi
                                  ramet_context **out, void **out_sampler, size_t *out_sampler_bytes,
                                  ramet_snapshot_info *out_info, ramet_error *error);
 
+/* Writes what is in one snapshot as another: its rows at `payload`, which is the source's precision or a narrower one
+ * (E_ARGUMENT), in the current format, encrypted if there is a context key. All else stays: owner, marking, generation, logits,
+ * sampler state. The same bytes as a save with that payload. `to_path` may be "-", or `path` itself. Memory: the tokens, a chunk,
+ * and a layer of a tile for each worker. Errors as of verifying the source and of saving. */
+ramet_status ramet_store_convert(const char *path, const ramet_snapshot_policy *policy, const char *to_path,
+                                 ramet_kv payload, const uint8_t *context_key, const ramet_store_crew *crew,
+                                 ramet_snapshot_info *out_info, ramet_error *error);
+
 /* The header alone, checked. */
 ramet_status ramet_store_read_info(const char *path, ramet_snapshot_info *out, ramet_error *error);
 /* Every byte, checked. */

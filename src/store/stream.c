@@ -31,7 +31,8 @@ typedef struct chunk_run {
     ramet_body_place place;
     ramet_body_move move;
     void *user;
-    uint8_t *hashes; /* [n_chunks]; each written or compared by its chunk's job */
+    uint64_t begin;  /* the first chunk of all */
+    uint8_t *hashes; /* of the chunks from there on; each written or compared by its chunk's job */
     /* the turn, see chunk_of */
     uint64_t first, end;
     uint32_t n_lanes, lane_chunks;
@@ -48,12 +49,19 @@ static void hash_chunk(const chunk_run *run, uint64_t index, const uint8_t *data
     ramet_xxh128_pair(data, bytes, identity, sizeof identity, out);
 }
 
+static uint8_t *hash_of(const chunk_run *run, uint64_t index) {
+    return run->hashes + (index - run->begin) * HASH_BYTES;
+}
+
+static uint8_t *place_of(const chunk_run *run, const ramet_chunk *c) {
+    return run->place ? run->place(run->user, c->off, c->bytes) : NULL;
+}
+
 static ramet_status write_chunk(chunk_run *run, chunk_worker *w, uint64_t index) {
     const ramet_snapshot_header *h = run->header;
     ramet_chunk c = ramet_snapshot_chunk(h, index);
-    uint8_t *place = run->place(run->user, c.off, c.bytes), *data = place ? place : w->buffer;
-    if (!place) run->move(run->user, c.off, c.bytes, data);
-    uint8_t *hash = run->hashes + index * HASH_BYTES;
+    uint8_t *place = place_of(run, &c), *data = place ? place : w->buffer, *hash = hash_of(run, index);
+    if (!place) RAMET_TRY(run->move(run->user, c.off, c.bytes, data, &w->error));
     if (run->seal) {
         RAMET_TRY(ramet_seal_chunk(run->seal, h, index, data, w->sealed, hash, &w->error));
         data = w->sealed;
@@ -72,7 +80,7 @@ static ramet_status bad_chunk(const chunk_run *run, chunk_worker *w, uint64_t in
 static ramet_status fetch_chunk(chunk_run *run, chunk_worker *w, uint64_t index, const ramet_chunk *c, uint8_t *data) {
     const ramet_snapshot_header *h = run->header;
     const ramet_snapshot_reader *r = run->reader;
-    const uint8_t *expected = run->hashes + index * HASH_BYTES;
+    const uint8_t *expected = hash_of(run, index);
     uint8_t *raw = run->seal ? w->sealed : data, hash[HASH_BYTES];
     RAMET_TRY(ramet_read_at(r->fd, raw, c->bytes, h->header_bytes + c->off, r->path, &w->error));
     if (run->seal) {
@@ -86,10 +94,9 @@ static ramet_status fetch_chunk(chunk_run *run, chunk_worker *w, uint64_t index,
 
 static ramet_status read_chunk(chunk_run *run, chunk_worker *w, uint64_t index) {
     ramet_chunk c = ramet_snapshot_chunk(run->header, index);
-    uint8_t *place = run->place(run->user, c.off, c.bytes);
+    uint8_t *place = place_of(run, &c);
     RAMET_TRY(fetch_chunk(run, w, index, &c, place ? place : w->buffer));
-    if (!place) run->move(run->user, c.off, c.bytes, w->buffer);
-    return RAMET_OK;
+    return place ? RAMET_OK : run->move(run->user, c.off, c.bytes, w->buffer, &w->error);
 }
 
 /* Jobs of the same time read chunks that are far from each other, a lane for each worker: two that touch the same huge
@@ -107,8 +114,9 @@ static void run_chunk(void *user, uint32_t job, uint32_t worker) {
     if (w->status != RAMET_OK) atomic_store_explicit(&run->has_failed, true, memory_order_relaxed);
 }
 
-/* Chunks [0, n): in order on this thread when there is no crew. */
+/* Chunks [begin, n): in order on this thread when there is no crew. */
 static void run_turns(chunk_run *run, uint64_t n, const ramet_store_crew *crew) {
+    run->first = run->begin;
     run->n_lanes = crew && run->reader ? crew->n_workers : 1;
     while (run->first < n && !atomic_load_explicit(&run->has_failed, memory_order_relaxed)) {
         uint32_t turn = n - run->first < TURN_CHUNKS ? (uint32_t)(n - run->first) : TURN_CHUNKS;
@@ -237,7 +245,7 @@ static ramet_status read_header(ramet_snapshot_reader *r, const ramet_snapshot_p
 
 ramet_status ramet_snapshot_reader_open(const char *path, const ramet_snapshot_policy *policy,
                                         ramet_snapshot_reader *out, ramet_error *error) {
-    *out = (ramet_snapshot_reader){.fd = -1, .path = path};
+    *out = (ramet_snapshot_reader){.fd = -1, .path = path, .allow_lossy = policy && policy->allow_lossy};
     uint64_t file_bytes = 0;
     RAMET_TRY(ramet_file_open(path, &out->fd, &file_bytes, error));
     ramet_status status = read_header(out, policy, file_bytes, error);
@@ -251,20 +259,49 @@ void ramet_snapshot_reader_close(ramet_snapshot_reader *r) {
     *r = (ramet_snapshot_reader){.fd = -1};
 }
 
-ramet_status ramet_body_read(const ramet_snapshot_reader *r, uint64_t end, const ramet_store_crew *crew,
+ramet_status ramet_body_read(const ramet_snapshot_reader *r, uint64_t begin, uint64_t end, const ramet_store_crew *crew,
                              ramet_body_place place, ramet_body_move move, void *user, ramet_error *error) {
     const ramet_snapshot_header *h = &r->header;
-    RAMET_ASSERT(end <= h->body_bytes, "%llu bytes of a body of %llu", (unsigned long long)end,
-                 (unsigned long long)h->body_bytes);
-    if (end == 0) return RAMET_OK;
+    RAMET_ASSERT(begin <= end && end <= h->body_bytes, "bytes %llu to %llu of a body of %llu",
+                 (unsigned long long)begin, (unsigned long long)end, (unsigned long long)h->body_bytes);
+    if (begin == end) return RAMET_OK;
     RAMET_ASSERT(!h->is_encrypted || r->has_key, "the body of %s without its key", r->path);
     chunk_run run = {.header = h, .reader = r, .place = place, .move = move, .user = user};
     if (r->has_key) run.seal = &r->seal;
-    uint64_t n = ramet_snapshot_chunk_of(h, end - 1) + 1;
-    RAMET_TRY(create_hashes(h, n, &run.hashes, error));
-    ramet_status status =
-        ramet_read_at(r->fd, run.hashes, (size_t)n * HASH_BYTES, h->header_bytes + h->body_bytes, r->path, error);
+    run.begin = ramet_snapshot_chunk_of(h, begin);
+    uint64_t n = ramet_snapshot_chunk_of(h, end - 1) + 1, n_hashes = n - run.begin;
+    RAMET_TRY(create_hashes(h, n_hashes, &run.hashes, error));
+    ramet_status status = ramet_read_at(r->fd, run.hashes, (size_t)n_hashes * HASH_BYTES,
+                                        h->header_bytes + h->body_bytes + run.begin * HASH_BYTES, r->path, error);
     if (status == RAMET_OK) status = run_chunks(&run, n, crew, error);
     free(run.hashes);
     return status;
+}
+
+/* ---- a range ---- */
+
+typedef struct body_range {
+    uint64_t off;
+    size_t n;
+    uint8_t *bytes;
+} body_range;
+
+static uint8_t *place_in_range(void *user, uint64_t off, size_t n) {
+    const body_range *range = user;
+    bool is_inside = off >= range->off && off + n <= range->off + range->n;
+    return is_inside ? range->bytes + (off - range->off) : NULL;
+}
+
+static ramet_status move_to_range(void *user, uint64_t off, size_t n, uint8_t *bytes, ramet_error *error) {
+    const body_range *range = user;
+    uint64_t from = off > range->off ? off : range->off, to = off + n;
+    if (to > range->off + range->n) to = range->off + range->n;
+    (void)error;
+    memcpy(range->bytes + (from - range->off), bytes + (from - off), (size_t)(to - from));
+    return RAMET_OK;
+}
+
+ramet_status ramet_body_read_range(void *reader, uint64_t off, size_t n, uint8_t *bytes, ramet_error *error) {
+    body_range range = {off, n, bytes};
+    return ramet_body_read(reader, off, off + n, NULL, place_in_range, move_to_range, &range, error);
 }

@@ -23,10 +23,11 @@
  * are read there before they are checked, since nobody sees them until all are. NULL: they must be moved. */
 typedef uint8_t *(*ramet_body_place)(void *user, uint64_t off, size_t n);
 /* Moves them into `bytes` (writing) or from there (reading). Both are called from several threads at once, for ranges
- * that do not overlap. */
-typedef void (*ramet_body_move)(void *user, uint64_t off, size_t n, uint8_t *bytes);
+ * that do not overlap. A failure ends the writing or reading. */
+typedef ramet_status (*ramet_body_move)(void *user, uint64_t off, size_t n, uint8_t *bytes, ramet_error *error);
 
-/* The whole file: the header's bytes as encoded, then the body, sealed if `seal` is not NULL. */
+/* The whole file: the header's bytes as encoded, then the body, sealed if `seal` is not NULL. `place` may be NULL, here and
+ * below: then all is moved. */
 ramet_status ramet_body_write(ramet_publisher *publisher, const ramet_snapshot_header *header, const uint8_t *head,
                               const ramet_seal *seal, const ramet_store_crew *crew, ramet_body_place place,
                               ramet_body_move move, void *user, ramet_error *error);
@@ -36,7 +37,8 @@ typedef struct ramet_snapshot_reader {
     const char *path; /* borrowed */
     ramet_snapshot_header header;
     bool has_key;
-    ramet_seal seal; /* of an encrypted file, when the policy has the key */
+    ramet_seal seal;  /* of an encrypted file, when the policy has the key */
+    bool allow_lossy; /* the policy's */
 } ramet_snapshot_reader;
 
 /* Opens a regular file, and reads and checks its header, also against the policy; of an encrypted file the key, too. Without
@@ -44,8 +46,11 @@ typedef struct ramet_snapshot_reader {
 ramet_status ramet_snapshot_reader_open(const char *path, const ramet_snapshot_policy *policy,
                                         ramet_snapshot_reader *out, ramet_error *error);
 void ramet_snapshot_reader_close(ramet_snapshot_reader *r);
-/* Every chunk that has some of bytes [0, end) of the body, in one reading. On failure some have been placed or moved. */
-ramet_status ramet_body_read(const ramet_snapshot_reader *r, uint64_t end, const ramet_store_crew *crew,
+/* Every chunk that has some of bytes [begin, end) of the body, in one reading. On failure some have been placed or moved. */
+ramet_status ramet_body_read(const ramet_snapshot_reader *r, uint64_t begin, uint64_t end, const ramet_store_crew *crew,
                              ramet_body_place place, ramet_body_move move, void *user, ramet_error *error);
+/* Bytes [off, off + n) of the body and no others, into `bytes`: a ramet_body_move that makes a reader (`user`) the source of
+ * what is written. Reads and checks the chunks that they lie in, on this thread. */
+ramet_status ramet_body_read_range(void *reader, uint64_t off, size_t n, uint8_t *bytes, ramet_error *error);
 
 #endif

@@ -105,13 +105,13 @@ class Case(unittest.TestCase):
 
 class Usage(Case):
     def test_help_at_every_level(self):
-        commands = ["run", "ctx build", "ctx fork", "ctx info", "ctx tree", "bench", "verify", "tokenize", "detokenize",
-                    "logits", "perplexity", "models"]
+        commands = ["run", "ctx build", "ctx fork", "ctx info", "ctx tree", "ctx diff", "ctx convert", "bench", "verify",
+                    "tokenize", "detokenize", "logits", "perplexity", "models"]
         for words in (["--help"], ["-h"], ["help"], ["-help"]):
             out = self.ramet(*words)
             self.assertEqual(re.findall(r"^  ([a-z]+(?: [a-z]+)?)  ", out, re.M), commands)
             self.assertEqual(self.err, "")
-        self.assertEqual(len(re.findall(r"^  ctx ", self.ramet("ctx", "--help"), re.M)), 4)
+        self.assertEqual(len(re.findall(r"^  ctx ", self.ramet("ctx", "--help"), re.M)), 6)
         for command in commands:
             out = self.ramet(*command.split(), "--help")
             self.assertTrue(out.startswith(f"usage: ramet {command}"), out)
@@ -537,6 +537,162 @@ class Encrypted(Case):
                    "--allow-legacy-snapshots")
 
 
+class Converting(Case):
+    def convert(self, *words, **more):
+        return self.ramet("ctx", "convert", *words, **more)
+
+    def test_payloads(self):
+        file = self.build("a.ramet")
+        before = self.json("ctx", "info", file)
+        run = ("run", "-m", MODEL, "-n", "5", "--temp", "0")
+        size = os.path.getsize(file)
+        for payload in ("f16", "vq8", "q8"):
+            name = f"{payload}.ramet"
+            self.assertEqual(self.convert("-i", file, "-o", name, "--payload", payload), "")
+            self.assertRegex(self.err, rf"read .*a\.ramet \([\d.]+ KiB, f32 rows\)\nsaved {payload}\.ramet "
+                                       rf"\([\d.]+ KiB, {payload} rows of f32, lossy\) in ")
+            info = self.json("ctx", "info", name, "--verify")
+            self.assertEqual((info["kv"], info["payload"], info["lossy"]), ("f32", payload, True))
+            self.assertLess(info["file_bytes"], size)
+            size = info["file_bytes"]
+            for key in set(before) - {"file", "payload", "lossy", "file_bytes", "payload_bytes", "verified"}:
+                self.assertEqual(info[key], before[key], key)
+            self.assertRegex(self.ramet("ctx", "info", name), rf"(?m)^kv, stored as   f32, {payload} \(lossy\)$")
+            for words in ([], ["--kv", "f32"]):
+                self.fails(1, f"{payload} rows.*--allow-lossy-payload", *run, "-i", name, *words)
+                self.fails(1, f"{payload} rows.*--allow-lossy-payload", "ctx", "fork", "-m", MODEL, "-i", name, *words)
+            self.fails(4, "start with --kv f32", *run, "-i", name, "--kv", payload)
+            for words in ([], ["--kv", payload]):
+                self.assertEqual(len(self.json(*run, "-i", name, "--allow-lossy-payload", *words)["tokens"]), 5)
+            other = "q8" if payload != "q8" else "f16"
+            self.fails(4, "start with --kv f32", *run, "-i", name, "--allow-lossy-payload", "--kv", other)
+            self.assertEqual(self.json("ctx", "fork", "-m", MODEL, "-i", name, "--allow-lossy-payload")["branches"], 8)
+        self.assertFalse(before["lossy"])
+        self.assertEqual(read(self.build("again.ramet")), read(file))
+
+    def test_json_and_streams(self):
+        file = self.build("a.ramet")
+        r = self.json("ctx", "convert", "-i", file, "-o", "b.ramet", "--payload", "q8")
+        info = self.json("ctx", "info", "b.ramet")
+        self.assertEqual((r["tokens"], r["kv"]), (info["tokens"], "f32"))
+        self.assertEqual((r["before"]["file"], r["before"]["payload"], r["before"]["lossy"]), (file, "f32", False))
+        self.assertEqual(r["before"]["file_bytes"], os.path.getsize(file))
+        self.assertEqual((r["after"]["file"], r["after"]["payload"], r["after"]["lossy"]), ("b.ramet", "q8", True))
+        for key in ("file_bytes", "payload_bytes", "encrypted", "format_version"):
+            self.assertEqual(r["after"][key], info[key])
+        piped = self.convert("-q", "-i", "-", "-o", "-", "--payload", "q8", stdin=read(file), text=False)
+        self.assertEqual(self.err, "")
+        self.assertEqual(piped, read(self.path("b.ramet")))
+        for threads in ("1", "3"):
+            self.convert("-i", file, "-o", "c.ramet", "--payload", "q8", "-t", threads)
+            self.assertEqual(piped, read(self.path("c.ramet")))
+        self.convert("-i", file, "-o", "c.ramet")  # as it is
+        self.assertEqual(read(file), read(self.path("c.ramet")))
+        self.convert("-i", "c.ramet", "-o", "c.ramet", "--payload", "q8")  # over itself
+        self.assertEqual(piped, read(self.path("c.ramet")))
+
+    def test_mistakes(self):
+        file = self.build("a.ramet")
+        self.convert("-i", file, "-o", "q8.ramet", "--payload", "q8")
+        left = sorted(os.listdir(self.work))
+        self.fails(2, "-i FILE", "ctx", "convert", "-o", "b.ramet")
+        self.fails(2, "-o FILE", "ctx", "convert", "-i", file)
+        self.fails(2, "--payload takes f32.f16.vq8.q8", "ctx", "convert", "-i", file, "-o", "b.ramet", "--payload", "q4")
+        self.fails(2, "would say no more", "ctx", "convert", "-i", "q8.ramet", "-o", "b.ramet", "--payload", "f16")
+        self.fails(2, "both want standard output", "ctx", "convert", "-i", file, "-o", "-", "--json")
+        self.fails(1, "nowhere", "ctx", "convert", "-i", file, "-o", "nowhere/b.ramet")
+        self.fails(1, "missing", "ctx", "convert", "-i", "missing", "-o", "b.ramet")
+        data = bytearray(read(file))
+        data[len(data) // 2] ^= 1
+        write(self.path("q8.ramet"), data)
+        self.fails(5, "q8.ramet.*checksum", "ctx", "convert", "-i", "q8.ramet", "-o", "q8.ramet", "--payload", "q8")
+        self.assertEqual(read(self.path("q8.ramet")), bytes(data))
+        self.assertEqual(sorted(os.listdir(self.work)), left)
+
+    def test_keys(self):
+        keys = {}
+        for name, first in (("key", 1), ("other", 2)):
+            write(self.path(name), bytes(range(first, first + 32)))
+            os.chmod(self.path(name), 0o600)
+            keys[name] = self.path(name)
+        plain = self.build("plain.ramet")
+        read_with = lambda name: ("--context-key", keys[name])
+        self.convert("-i", plain, "-o", "a.ramet", "--encrypt", keys["key"])
+        self.assertRegex(self.err, r"saved a\.ramet \([\d.]+ KiB, f32 rows, encrypted\)")
+        self.ramet("ctx", "info", "--verify", "a.ramet", *read_with("key"))
+        self.fails(5, "key is needed", "ctx", "convert", "-i", "a.ramet", "-o", "b.ramet", "--encrypt", keys["other"])
+        self.convert("-i", "a.ramet", "-o", "b.ramet", *read_with("key"), "--encrypt", keys["other"], "--payload", "vq8")
+        self.ramet("ctx", "info", "--verify", "b.ramet", *read_with("other"))
+        self.fails(5, "another key", "ctx", "info", "--verify", "b.ramet", *read_with("key"))
+        # a plain file of an encrypted one is asked for
+        self.environment["RAMET_CONTEXT_KEY"] = keys["key"]
+        self.fails(2, "a.ramet is encrypted.*--encrypt KEYFILE, or --decrypt", "ctx", "convert", "-i", "a.ramet", "-o",
+                   "c.ramet", "--payload", "q8")
+        self.assertFalse(os.path.exists(self.path("c.ramet")))
+        self.fails(2, "not both", "ctx", "convert", "-i", "a.ramet", "-o", "c.ramet", "--decrypt", "--encrypt", keys["key"])
+        self.convert("-i", "a.ramet", "-o", "c.ramet", "--decrypt")
+        self.assertEqual(read(self.path("c.ramet")), read(plain))
+        self.fails(2, "chmod 600.*plain.ramet", "ctx", "convert", "-i", plain, "-o", "d.ramet", "--encrypt", plain)
+
+
+class Comparing(Case):
+    def test_where_they_part(self):
+        a, b = self.build("a.ramet", "In the beginning God"), self.build("b.ramet", "In the beginning was\nthe")
+        ids = {f: json.loads(self.ramet("tokenize", "-m", MODEL, "-p", t))
+               for f, t in ((a, "In the beginning God"), (b, "In the beginning was\nthe"), ("", "In the beginning"))}
+        n = len(ids[""]) + 1  # BOS
+        r = self.json("ctx", "diff", a, b)
+        self.assertEqual((r["common_tokens"], r["same_state"], r["differences"]), (n, True, []))
+        for side, file in (("a", a), ("b", b)):
+            self.assertEqual((r[side]["file"], r[side]["tokens"]), (file, len(ids[file]) + 1))
+            self.assertEqual(r[side]["goes_on"], ids[file][n - 1:])
+            self.assertNotIn("text", r[side])
+        r = self.json("ctx", "diff", a, b, "-m", MODEL)
+        self.assertEqual((r["a"]["text"], r["b"]["text"]), (" God", " was\nthe"))
+        out = self.ramet("ctx", "diff", a, b)
+        self.assertIn(f"common          {n} tokens, at the end [{' '.join(map(str, ids[''][-6:]))}]\n", out)
+        self.assertRegex(out, rf"(?m)^a goes on +1 tokens: \[{ids[a][-1]}\]$")
+        self.assertRegex(out, r"(?m)^common state +the same bits$")
+        out = self.ramet("ctx", "diff", a, b, "-m", MODEL)
+        for line in ('a goes on       1 tokens: " God"', 'n the beginning"\n', '" was\\nthe"\n'):
+            self.assertIn(line, out)
+
+    def test_one_begins_the_other(self):
+        a, b = self.build("a.ramet", "In the beginning"), self.build("b.ramet", "In the beginning God")
+        for files, rest in (((a, b), [0, 1]), ((b, a), [1, 0]), ((a, a), [0, 0])):
+            r = self.json("ctx", "diff", *files)
+            self.assertEqual([len(r[side]["goes_on"]) for side in "ab"], rest)
+            self.assertEqual(r["common_tokens"], min(r["a"]["tokens"], r["b"]["tokens"]))
+        self.assertRegex(self.ramet("ctx", "diff", a, "-", stdin=read(b)), r"(?m)^a goes on +0 tokens$")
+        self.assertEqual(self.json("ctx", "diff", "-", a, stdin=read(a))["a"]["file"], "-")
+
+    def test_what_else_differs(self):
+        a, b = self.build("a.ramet"), self.build("b.ramet", TEXT, "--kv", "f16")
+        self.ramet("ctx", "convert", "-i", a, "-o", "c.ramet", "--payload", "q8")
+        self.ramet("ctx", "build", "-m", self.other_model(), "-o", "d.ramet", "-p", TEXT)
+        fields = lambda x, y: {d["field"]: (d["a"], d["b"]) for d in self.json("ctx", "diff", x, y)["differences"]}
+        self.assertEqual(fields(a, b), {"kv": ("f32", "f16"), "payload": ("f32", "f16")})
+        self.assertEqual(fields(a, "c.ramet"), {"payload": ("f32", "q8")})
+        self.assertEqual(list(fields(a, "d.ramet")), ["weights_sha256"])
+        for other in (b, "c.ramet", "d.ramet"):
+            r = self.json("ctx", "diff", a, other)
+            self.assertEqual((r["same_state"], r["a"]["goes_on"]), (False, []))
+        out = self.ramet("ctx", "diff", a, b)
+        self.assertRegex(out, r"(?m)^common state +other bits: see below$")
+        self.assertRegex(out, r"(?m)^kv +f32 \| f16$")
+
+    def test_mistakes(self):
+        a = self.build("a.ramet")
+        self.fails(2, "which files", "ctx", "diff", a)
+        self.fails(2, "unexpected argument 'x'", "ctx", "diff", a, a, "x")
+        self.fails(2, "both contexts want standard input", "ctx", "diff", "-", "-")
+        self.fails(1, "missing", "ctx", "diff", a, "missing")
+        write(self.path("x.ramet"), read(a)[:-1])
+        self.fails(5, "x.ramet", "ctx", "diff", a, "x.ramet")
+        other = os.path.join(ROOT, "tests", "data", "reference", "tiny", "llama-gqa", "llama-gqa-f32.gguf")
+        self.fails(4, "another vocabulary", "ctx", "diff", a, a, "-m", other)
+
+
 class Text(Case):
     def test_round_trip(self):
         text = "In the beginning \u2014 caf\u00e9 \U0001F600\n\t  tail "
@@ -701,7 +857,7 @@ class Measuring(Case):
         r = json.loads(self.ramet(*self.SMALL, "-o", "json"))
         memory, load, ready = r["memory"], r["load"], r["rows"][0]["nanoseconds"]
         self.assertEqual(set(load), {f"{part}_nanoseconds" for part in
-                                     ("model", "parse", "repack", "digest", "vocab", "engine")})
+                                     ("model", "parse", "repack", "digest", "vocab", "engine")} | {"digest_cached"})
         self.assertEqual(load["model_nanoseconds"] + load["engine_nanoseconds"], ready)
         for part in ("repack", "digest", "vocab"):  # beside each other, once the file's description is read
             self.assertGreater(load[f"{part}_nanoseconds"], 0)
@@ -732,6 +888,107 @@ class Measuring(Case):
         self.assertRegex(out, r"^check +result +detail\n")
         self.assertRegex(out, r"(?m)^prefill == decode +pass +difference 0\.00e\+00")
         self.assertNotIn("FAIL", out)
+
+
+class Identity(Case):
+    """Which model it is, remembered from one command to the next."""
+
+    def check(self, model):
+        built = self.json("ctx", "build", "-m", model, "-p", "x", "-o", "x.ramet")
+        self.assertEqual(built["weights_sha256"], hashlib.sha256(read(model)).hexdigest())
+
+    def is_remembered(self, model, *more):
+        return self.json("bench", "-q", "-m", model, "--prompt", "16", "--gen", "1", "--branches", "1", "--reps", "1",
+                         *more)["load"]["digest_cached"]
+
+    def entries(self, top):
+        folder = os.path.join(top, "ramet", "digests")
+        return [os.path.join(folder, name) for name in os.listdir(folder)] if os.path.isdir(folder) else []
+
+    def test_remembered_until_the_file_changes(self):
+        model, tuned, cache = self.path("m.gguf"), self.path("tuned.gguf"), os.path.join(self.home, ".cache")
+        write(model, read(MODEL))
+        os.rename(self.other_model(), tuned)
+        time.sleep(2.1)  # a file that was written just now is not trusted
+        self.assertFalse(self.is_remembered(model, "--no-digest-cache"))
+        self.assertEqual(self.entries(cache), [])
+        self.check(model)
+        (entry,) = self.entries(cache)
+        self.assertEqual(stat.S_IMODE(os.stat(os.path.dirname(entry)).st_mode), 0o700)
+        self.check(model)
+        self.assertTrue(self.is_remembered(model))
+        self.assertFalse(self.is_remembered(model, "--no-digest-cache"))
+
+        file = self.build("a.ramet")
+        self.ramet("run", "-q", "-n", "1", "-m", model, "-i", file)  # a copy under another name is the same model
+        before = os.stat(model)
+        os.replace(tuned, model)  # a fine-tune of the same layout in its place
+        os.utime(model, ns=(before.st_atime_ns, before.st_mtime_ns))
+        for _ in range(2):
+            self.fails(4, "a.ramet", "run", "-m", model, "-i", file)
+        self.check(model)
+        write(entry, b"damaged")
+        self.check(model)
+
+    def test_where_it_is_kept(self):
+        elsewhere = self.path("elsewhere")
+        self.environment["XDG_CACHE_HOME"] = elsewhere
+        self.check(MODEL)
+        self.assertEqual(len(self.entries(elsewhere)), 1)
+        self.assertTrue(self.is_remembered(MODEL))
+        os.chmod(os.path.join(elsewhere, "ramet", "digests"), 0o777)  # others could write there
+        self.assertFalse(self.is_remembered(MODEL))
+        for nowhere in ("relative", MODEL):  # the XDG specification wants the first ignored; the other is a file
+            self.environment["XDG_CACHE_HOME"] = nowhere
+            self.environment.pop("HOME", None)
+            self.check(MODEL)
+        self.assertFalse(os.path.exists(self.path("relative")))
+
+
+class Policy(Case):
+    ENTERPRISE = ("--profile", "enterprise")
+
+    def setUp(self):
+        super().setUp()
+        write(self.path("key"), bytes(range(32)))
+        os.chmod(self.path("key"), 0o600)
+        self.k = ("--context-key", self.path("key"))
+
+    def test_enterprise_is_encrypted_or_refused(self):
+        plain, sealed = self.build("plain.ramet"), self.build("sealed.ramet", TEXT, *self.k, *self.ENTERPRISE)
+        self.assertTrue(self.json("ctx", "info", sealed)["encrypted"])
+        run, fork = ("run", "-n", "1", "-m", MODEL, "-i"), ("ctx", "fork", "-m", MODEL, "-i")
+        for words in (run, fork, ("ctx", "info", "--verify"), ("ctx", "tree")):
+            self.ramet(*words, sealed, *self.k, *self.ENTERPRISE)
+            self.ramet(*words, plain, *self.k)
+            self.fails(5, "plain.ramet.*not encrypted", *words, plain, *self.k, *self.ENTERPRISE)
+
+    def test_enterprise_needs_a_key(self):
+        build = ("ctx", "build", "-m", MODEL, "-p", TEXT, "-o", "a.ramet", *self.ENTERPRISE)
+        self.fails(2, "enterprise.*give --context-key", *build)
+        self.assertFalse(os.path.exists(self.path("a.ramet")))
+        self.fails(2, "enterprise.*give --context-key", "run", "-m", MODEL, "-p", TEXT, *self.ENTERPRISE)
+        self.environment["RAMET_CONTEXT_KEY"] = self.k[1]
+        self.ramet(*build)
+
+    def test_enterprise_takes_no_legacy(self):
+        file = self.build("a.ramet", TEXT, *self.k)
+        for words in (("run", "-m", MODEL, "-i"), ("ctx", "info", "--verify"), ("ctx", "tree")):
+            self.fails(2, "allow-legacy-snapshots.*enterprise", *words, file, *self.k, *self.ENTERPRISE,
+                       "--allow-legacy-snapshots")
+        self.fails(2, "--profile takes enterprise", "ctx", "info", file, "--profile", "home")
+
+    def test_generations(self):
+        old, new = self.build("old.ramet"), self.build("new.ramet", TEXT, "--generation", "18446744073709551615")
+        self.assertEqual(self.json("ctx", "info", old)["generation"], 0)
+        self.assertEqual(self.json("ctx", "info", new)["generation"], 2**64 - 1)
+        middle = self.build("middle.ramet", TEXT, "--generation", "7", *self.k)
+        for words in (("run", "-n", "1", "-m", MODEL, "-i"), ("ctx", "fork", "-m", MODEL, "-i"),
+                      ("ctx", "info", "--verify"), ("ctx", "tree")):
+            self.ramet(*words, middle, *self.k, "--min-generation", "7")
+            self.fails(5, "middle.ramet.*generation 7.*8", *words, middle, *self.k, "--min-generation", "8")
+            self.fails(5, "old.ramet.*generation 0.*1", *words, old, "--min-generation", "1")
+            self.ramet(*words, old, "--min-generation", "0")
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv) {
     ramet_error error;
     ramet_weights *weights;
     if (ramet_gguf_open_memory(file, bytes, "base.gguf", &base, &error) != RAMET_OK ||
-        ramet_weights_load(base, NULL, 1, NULL, &weights, &error) != RAMET_OK)
+        ramet_weights_load(base, NULL, NULL, &weights, &error) != RAMET_OK)
         fuzz_fail("the base model opens", "%s", error.message);
     memcpy(base_sha256, weights->sha256, sizeof base_sha256);
     ramet_weights_destroy(&weights);
@@ -70,7 +70,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     ramet_error error = {0};
     ramet_weights *weights;
     heap_map_set(data, bytes);
-    ramet_status status = ramet_weights_load(base, "adapter.gguf", 0.5f, NULL, &weights, &error);
+    const ramet_model_options half = {.lora_path = "adapter.gguf", .lora_scale = 0.5f};
+    ramet_status status = ramet_weights_load(base, &half, NULL, &weights, &error);
     if (status != RAMET_OK) {
         fuzz_check_refusal(status, &error, weights);
         return 0;

@@ -1,0 +1,148 @@
+/* digest.c - SHA-256 over the bytes of a model's files, computed, or remembered from an earlier time.
+ *
+ * A file that nobody wrote to is known by device, inode, size, mtime and ctime: whoever writes the same number of bytes
+ * and puts the mtime back cannot put the ctime back. Times have a granularity, so a file is trusted only when it was
+ * left alone for a while before it was read: another write would then show. The directory has a fixed number of slots,
+ * one small file each, chosen by device and inode: a file that changed replaces its own entry, and nothing grows.
+ * Owns these files. Remembering is never an error: whatever is wrong with it, the bytes are hashed. */
+#define _GNU_SOURCE
+#include "model/gguf_internal.h"
+
+#include "base/hash.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { DIGEST_CHUNK = 8 << 20, SLOTS = 4096 };
+#define SECOND              UINT64_C(1000000000)
+#define SETTLED_NANOSECONDS (2 * SECOND) /* the coarsest clock of a file system, FAT's */
+
+/* As it lies on the disk; bytes only. */
+typedef struct entry {
+    char magic[16];
+    uint8_t key[32], digest[32]; /* SHA-256 of the stamps of all parts; of the bytes of all parts */
+    uint8_t check[16];           /* XXH3-128 of all before it */
+} entry;
+static const char MAGIC[16] = "ramet-digest-1\n";
+
+static uint64_t nanoseconds_of(struct timespec t) {
+    return (uint64_t)t.tv_sec * SECOND + (uint64_t)t.tv_nsec;
+}
+
+gguf_stamp ramet_gguf_stamp(const char *path) {
+    struct stat st;
+    if (stat(path, &st) != 0) return (gguf_stamp){0};
+    return (gguf_stamp){.device = (uint64_t)st.st_dev,
+                        .inode = (uint64_t)st.st_ino,
+                        .bytes = (uint64_t)st.st_size,
+                        .mtime = nanoseconds_of(st.st_mtim),
+                        .ctime = nanoseconds_of(st.st_ctim)};
+}
+
+bool ramet_gguf_is_unchanged(const ramet_gguf *gguf) {
+    for (size_t i = 0; i < gguf->n_parts; i++) {
+        const gguf_part *part = &gguf->parts[i];
+        gguf_stamp now = ramet_gguf_stamp(part->path);
+        if (!part->mapped || now.bytes == 0 || memcmp(&now, &part->stamp, sizeof now) != 0) return false;
+    }
+    return true;
+}
+
+static bool is_settled(const ramet_gguf *gguf) {
+    struct timespec clock;
+    if (clock_gettime(CLOCK_REALTIME, &clock) != 0) return false;
+    for (size_t i = 0; i < gguf->n_parts; i++) {
+        const gguf_stamp *s = &gguf->parts[i].stamp;
+        uint64_t latest = s->mtime > s->ctime ? s->mtime : s->ctime;
+        if (latest + SETTLED_NANOSECONDS > nanoseconds_of(clock)) return false;
+    }
+    return true;
+}
+
+/* False: somebody else may write there, so that what lies there proves nothing; or it is not there at all. */
+static bool is_private(const char *directory) {
+    struct stat st;
+    return stat(directory, &st) == 0 && S_ISDIR(st.st_mode) && st.st_uid == geteuid() && (st.st_mode & 022) == 0;
+}
+
+static bool slot_of(const gguf_stamp *first, const char *directory, char out[PATH_MAX]) {
+    uint8_t hash[16];
+    ramet_xxh128(first, offsetof(gguf_stamp, bytes), hash);
+    int n = snprintf(out, PATH_MAX, "%s/%03x", directory, (hash[0] << 8 | hash[1]) % SLOTS);
+    return n > 0 && n < PATH_MAX;
+}
+
+static void fill_key(const ramet_gguf *gguf, uint8_t out[32]) {
+    memset(out, 0, 32);
+    for (size_t i = 0; i < gguf->n_parts; i++) {
+        const gguf_stamp *stamp = &gguf->parts[i].stamp;
+        ramet_sha256_pieces((ramet_piece[]){{out, 32}, {stamp, sizeof *stamp}}, 2, out);
+    }
+}
+
+static bool read_entry(const char *path, const uint8_t key[32], uint8_t out[32]) {
+    entry e;
+    int fd;
+    uint64_t bytes;
+    uint8_t check[16];
+    if (ramet_file_open(path, &fd, &bytes, NULL) != RAMET_OK) return false;
+    bool is_read = bytes == sizeof e && ramet_read_at(fd, &e, sizeof e, 0, path, NULL) == RAMET_OK;
+    close(fd);
+    if (!is_read) return false;
+    ramet_xxh128(&e, offsetof(entry, check), check);
+    if (memcmp(e.magic, MAGIC, sizeof e.magic) != 0 || memcmp(e.key, key, 32) != 0 || memcmp(e.check, check, 16) != 0)
+        return false;
+    memcpy(out, e.digest, 32);
+    return true;
+}
+
+/* Not synced: what a crash of the machine leaves has a wrong check. */
+static void write_entry(const char *path, const uint8_t key[32], const uint8_t digest[32]) {
+    entry e;
+    ramet_publisher p;
+    memcpy(e.magic, MAGIC, sizeof e.magic);
+    memcpy(e.key, key, 32);
+    memcpy(e.digest, digest, 32);
+    ramet_xxh128(&e, offsetof(entry, check), e.check);
+    if (ramet_publish_begin(path, &p, NULL) != RAMET_OK) return;
+    p.skip_sync = true;
+    if (ramet_publish_write(&p, &e, sizeof e, NULL) == RAMET_OK)
+        (void)ramet_publish_commit(&p, NULL);
+    else
+        ramet_publish_abort(&p);
+}
+
+static ramet_status hash_all(const ramet_gguf *gguf, uint8_t out[32], ramet_error *error) {
+    ramet_sha256 *sha = ramet_sha256_create();
+    if (!sha) return ramet_fail(error, RAMET_E_NO_MEMORY, "no memory to hash %s", gguf->parts[0].path);
+    for (size_t i = 0; i < gguf->n_parts; i++) {
+        const gguf_part *part = &gguf->parts[i];
+        for (uint64_t at = 0; at < part->map.bytes; at += DIGEST_CHUNK) {
+            uint64_t left = part->map.bytes - at, n = left < DIGEST_CHUNK ? left : DIGEST_CHUNK;
+            ramet_sha256_update(sha, part->map.data + at, n);
+            if (part->mapped) ramet_file_map_forget(&part->map, at, n);
+        }
+    }
+    ramet_sha256_finish(&sha, out);
+    return RAMET_OK;
+}
+
+ramet_status ramet_gguf_digest(const ramet_gguf *gguf, const char *cache, uint8_t out[32], bool *out_cached,
+                               ramet_error *error) {
+    char path[PATH_MAX];
+    uint8_t key[32];
+    bool is_kept = cache && is_private(cache) && slot_of(&gguf->parts[0].stamp, cache, path);
+    if (is_kept) fill_key(gguf, key);
+    bool is_cached = is_kept && read_entry(path, key, out) && ramet_gguf_is_unchanged(gguf);
+    if (out_cached) *out_cached = is_cached;
+    if (is_cached) return RAMET_OK;
+    bool is_worth_keeping = is_kept && is_settled(gguf); /* asked before the bytes are read */
+    RAMET_TRY(hash_all(gguf, out, error));
+    if (is_worth_keeping && ramet_gguf_is_unchanged(gguf)) write_entry(path, key, out);
+    return RAMET_OK;
+}
