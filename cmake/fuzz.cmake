@@ -35,7 +35,7 @@ if(CMAKE_SYSTEM_NAME STREQUAL "Linux") # files in memory, and --wrap
   fuzz_target(gguf 100 ramet_engine gguf_mutate.c heap_map.c text_checks.c)
   fuzz_target(lora 300 ramet_engine gguf_mutate.c heap_map.c)
   fuzz_target(tokenizer 100 "ramet_text;PkgConfig::CMOCKA" text_checks.c)
-  fuzz_target(snapshot 300 "ramet_store;PkgConfig::CMOCKA" snapshot_mutate.c)
+  fuzz_target(snapshot 300 "ramet_store;PkgConfig::CMOCKA" snapshot_mutate.c snapshot_seal.c)
   if(TARGET ramet_cli)
     fuzz_target(cli 300 ramet_cli)
   endif()

@@ -80,8 +80,8 @@ typedef struct ramet_model_options {
     const char *lora_path; /* GGUF adapter, or NULL */
     float lora_scale;      /* multiplies alpha/rank; 1 is usual */
     uint32_t threads;      /* for repacking weights; 0: one per core */
-    /* A directory that nobody else can write to, where digests of files are remembered, so that a file that was not changed
-     * since is not hashed again. NULL, or one that cannot be used: hashed each time. */
+    /* A directory that nobody else can write to, where digests of files are remembered: a file that was not changed since is
+     * read, but not put through SHA-256 again. NULL, or one that cannot be used: it is each time. */
     const char *digest_cache;
 } ramet_model_options;
 
@@ -155,7 +155,8 @@ typedef struct ramet_engine ramet_engine;
 
 enum { RAMET_KEY_BYTES = 32 }; /* of a context key: what snapshots are encrypted with */
 
-/* What snapshots are written with, and what is demanded of one that is read. Zero: plain files, of the current format. */
+/* What snapshots are written with, and what is demanded of one that is read. Zero: plain files, of the current
+ * format. */
 typedef struct ramet_snapshot_policy {
     const uint8_t *context_key; /* RAMET_KEY_BYTES: saves are encrypted, encrypted files can be read. NULL: neither */
     bool encrypted_only;        /* a plain file is refused */
@@ -171,9 +172,15 @@ typedef struct ramet_engine_options {
     uint32_t threads;           /* 0: one per core */
     bool unbound_threads;       /* workers go where the system puts them, also when there is one for every core */
     uint32_t chunk_tokens;      /* prefill works in chunks of this many; 0: 256. Changes no bit. */
-    uint64_t kv_budget_bytes;   /* ceiling of all pages; 0: what n_ctx needs for 16 full contexts */
-    uint64_t tree_budget_bytes; /* ceiling of pages held only by the prefix tree; 0: half of the above */
-    /* Its key is copied. Spilled contexts are always encrypted: with it, or else with a random one. */
+    uint64_t kv_budget_bytes;   /* ceiling of all pages, logits and states in memory: a hard limit; 0: 16 contexts of
+                                   n_ctx, and 64 rows of logits */
+    uint64_t tree_budget_bytes; /* ceiling of what the prefix tree holds; 0: half of the above */
+    uint64_t pin_budget_bytes;  /* ceiling of its pinned entries; 0: half of the tree's */
+    /* An existing directory, copied: past kv_budget_bytes the pages that nobody has used for longest are written
+     * there, encrypted, and read back when they are needed. NULL: nothing is, and E_BUDGET comes sooner. An engine
+     * that spills is its process's: after fork(2) the child must not use it. */
+    const char *spill_directory;
+    /* Its key is copied. What is spilled is always encrypted: under it, or else under a random one. */
     ramet_snapshot_policy snapshots;
     const char *kernels; /* "c", "avx2", "avx512": this one, E_ARGUMENT without it; NULL: best this CPU has */
 } ramet_engine_options;
@@ -181,15 +188,18 @@ typedef struct ramet_engine_options {
 typedef struct ramet_engine_info {
     ramet_kv kv;
     uint32_t n_ctx, page_tokens, threads, chunk_tokens;
-    uint64_t page_bytes, kv_budget_bytes, tree_budget_bytes, scratch_bytes;
+    uint64_t page_bytes, kv_budget_bytes, tree_budget_bytes, pin_budget_bytes, scratch_bytes;
     uint64_t kv_bytes_per_token;
     const char *kernels;  /* instruction set in use */
     char numerics_id[33]; /* contract version and a hash of the bits these kernels make */
 } ramet_engine_info;
 
 typedef struct ramet_engine_stats {
-    uint64_t pages_live, pages_allocated, pages_freed, pages_copied; /* allocated - freed = live */
-    uint64_t contexts, tree_entries, tree_pages, tree_bytes, tree_evictions;
+    uint64_t pages_live, pages_allocated, pages_freed, pages_copied; /* allocated - freed = live, in memory or not */
+    uint64_t contexts, contexts_lost; /* open now; emptied because what was spilled did not come back */
+    uint64_t tree_entries, tree_pinned, tree_pages, tree_bytes, tree_evictions;
+    uint64_t memory_bytes, spilled_bytes; /* blocks (pages, logits, states) in memory and on disk, now */
+    uint64_t blocks_spilled, blocks_read_back, spill_bytes, read_back_bytes, spill_nanoseconds, read_back_nanoseconds;
 } ramet_engine_stats;
 
 ramet_status ramet_engine_create(const ramet_model *model, const ramet_engine_options *options, ramet_engine **out,
@@ -212,8 +222,8 @@ typedef struct ramet_context ramet_context;
 ramet_status ramet_context_create(ramet_engine *engine, ramet_context **out, ramet_error *error);
 /* A context that shares everything with `context`, last logits included. O(1) in its length; no page is allocated. */
 ramet_status ramet_context_fork(ramet_context *context, ramet_context **out, ramet_error *error);
-/* E_BUSY leaves *context as it is: somebody else is inside it, or it is a copy of a handle that was closed already (told
- * until its place is given out again). */
+/* E_BUSY leaves *context as it is: somebody else is inside it, or it is a copy of a handle that was closed already
+ * (told until its place is given out again). */
 ramet_status ramet_context_close(ramet_context **context, ramet_error *error);
 
 /* Runs `tokens` after what is there: prefill and decode are this one call. Afterwards the logits are those after the
@@ -248,7 +258,8 @@ ramet_status ramet_context_truncate(ramet_context *context, uint32_t n, ramet_er
 uint32_t ramet_context_length(const ramet_context *context); /* tokens */
 /* Copies tokens [from, from + n) to `out`. E_ARGUMENT outside the context. */
 ramet_status ramet_context_tokens(ramet_context *context, uint32_t from, uint32_t n, int32_t *out, ramet_error *error);
-/* Peek at the logits after the last token, n_vocab floats; E_NOT_FOUND when there are none (empty, truncated). */
+/* Peek at the logits after the last token, n_vocab floats; E_NOT_FOUND when there are none (empty, truncated). They
+ * stay, in memory, until the context is extended, synced, truncated, saved, spilled or closed. */
 ramet_status ramet_context_logits(ramet_context *context, const float **out, ramet_error *error);
 /* Pages this context can reach, and how many of them nobody else can. */
 ramet_status ramet_context_pages(ramet_context *context, uint64_t *out_reachable, uint64_t *out_exclusive,
@@ -256,19 +267,29 @@ ramet_status ramet_context_pages(ramet_context *context, uint64_t *out_reachable
 
 /* ------------------------------------------------------------ prefix tree ---- */
 
-/* Keeps the context's tokens and pages findable after it is closed; bounded by tree_budget_bytes, the least recently
- * used entry goes first. E_BUDGET when it alone is larger than the budget: a plain miss later, nothing is lost. */
-ramet_status ramet_prefix_retain(ramet_context *context, ramet_error *error);
-/* A new context with the longest kept prefix of `tokens`, sharing its pages; *out_matched may be 0. Logits are present
- * when an entry has exactly these tokens. Cost: O(matched) compares. */
-ramet_status ramet_prefix_match(ramet_engine *engine, const int32_t *tokens, size_t n, ramet_context **out,
-                                size_t *out_matched, ramet_error *error);
+typedef struct ramet_prefix_options {
+    const char *owner; /* found by this owner alone; NULL: by everybody */
+    bool pin;          /* never goes by itself; E_BUDGET past pin_budget_bytes, and nothing is kept */
+} ramet_prefix_options;
+
+/* Keeps the context's tokens, pages, last logits and state findable after it is closed. Bounded by tree_budget_bytes:
+ * the entry whose loss costs least goes first (docs/STATE.md). `options` may be NULL. E_BUDGET when it alone is larger
+ * than the budget beside the pinned ones: a plain miss later, nothing is lost. */
+ramet_status ramet_prefix_retain(ramet_context *context, const ramet_prefix_options *options, ramet_error *error);
+/* An ordinary entry again. E_NOT_FOUND when the owner has no pinned one of exactly these tokens. */
+ramet_status ramet_prefix_unpin(ramet_engine *engine, const char *owner, const int32_t *tokens, size_t n,
+                                ramet_error *error);
+/* A new context with the longest prefix of `tokens` kept for this owner or for everybody, sharing its pages;
+ * *out_matched may be 0. Logits are present when an entry has exactly these tokens. Cost: O(matched) compares. */
+ramet_status ramet_prefix_match(ramet_engine *engine, const char *owner, const int32_t *tokens, size_t n,
+                                ramet_context **out, size_t *out_matched, ramet_error *error);
+/* All entries go, pinned ones included. */
 void ramet_prefix_clear(ramet_engine *engine);
 
 /* ------------------------------------------------- snapshot and spill (disk) ---- */
 
-/* Reads a context key: a regular file of exactly 32 bytes that nobody but its owner may read or write. The caller wipes it when
- * it is done. Errors: E_NOT_FOUND, E_ARGUMENT (its size, or who may use it), E_IO. */
+/* Reads a context key: a regular file of exactly 32 bytes that nobody but its owner may read or write. The caller
+ * wipes it when it is done. Errors: E_NOT_FOUND, E_ARGUMENT (its size, or who may use it), E_IO. */
 ramet_status ramet_key_read(const char *path, uint8_t out[RAMET_KEY_BYTES], ramet_error *error);
 
 typedef struct ramet_snapshot_info {
@@ -303,12 +324,13 @@ typedef struct ramet_snapshot_sampler {
  * be NULL. The engine's threads help while no other call needs them; so they do for a restore and a spill. */
 ramet_status ramet_snapshot_save(ramet_context *context, const char *path, const ramet_snapshot_options *options,
                                  ramet_snapshot_info *out_info, ramet_error *error);
-/* A context with the same tokens, state and last logits. Every byte is checked before the context exists. `policy` NULL
- * is the engine's. The last two outputs may be NULL. A lossy file (its payload is not its kv) goes, under
- * `allow_lossy`, into an engine of either precision; what is computed after it has other bits than the law says, and so has
- * whatever is forked, kept or saved from it. Errors: E_CORRUPT, E_AUTHENTICATION (encrypted and no key or another one, or not
- * what was sealed; plain or of a lower generation, against the policy), E_UNSUPPORTED (a newer file, or a legacy or lossy one
- * against the policy), E_MODEL_MISMATCH (other weights: both digests in the message; tokenizer, shape, KV precision),
+/* A context with the same tokens, state and last logits. Every byte is checked before the context exists. `policy`
+ * NULL is the engine's. The last two outputs may be NULL. A lossy file (its payload is not its kv) goes, under
+ * `allow_lossy`, into an engine of either precision; what is computed after it has other bits than the law says, and
+ * so has whatever is forked from it: E_UNSUPPORTED from ramet_prefix_retain, and from a save without a narrower
+ * payload. Errors: E_CORRUPT, E_AUTHENTICATION (encrypted and no key or another one, or not what was sealed; plain
+ * or of a lower generation, against the policy), E_UNSUPPORTED (a newer file, or a legacy or lossy one against the
+ * policy), E_MODEL_MISMATCH (other weights: both digests in the message; tokenizer, shape, KV precision),
  * E_NUMERICS_MISMATCH, E_WINDOW, E_BUDGET, E_NOT_FOUND, E_IO, E_NO_MEMORY. */
 ramet_status ramet_snapshot_restore(ramet_engine *engine, const char *path, const ramet_snapshot_policy *policy,
                                     ramet_context **out, ramet_snapshot_sampler *out_sampler,
@@ -320,10 +342,11 @@ typedef struct ramet_convert_options {
     uint32_t threads;           /* 0: one per core */
 } ramet_convert_options;
 
-/* Rewrites a snapshot as another, in the current format; needs no model. `path` is read under `policy` (may be NULL) and stays
- * as it is; `to_path` is written as by a save, and may be `path`. Owner, marking, generation, logits and sampler state stay.
- * The rows are those that a save with this payload writes: a plain file has the same bytes. Memory: the tokens, and for each
- * thread a chunk and a layer of 64 positions. `out_info` may be NULL. Errors: as of ramet_snapshot_verify and of a save. */
+/* Rewrites a snapshot as another, in the current format; needs no model. `path` is read under `policy` (may be NULL)
+ * and stays as it is; `to_path` is written as by a save, and may be `path`. Owner, marking, generation, logits and
+ * sampler state stay. The rows are those that a save with this payload writes: a plain file has the same bytes.
+ * Memory: the tokens, and for each thread a chunk and a layer of 64 positions. `out_info` may be NULL. Errors: as of
+ * ramet_snapshot_verify and of a save. */
 ramet_status ramet_snapshot_convert(const char *path, const ramet_snapshot_policy *policy, const char *to_path,
                                     const ramet_convert_options *options, ramet_snapshot_info *out_info,
                                     ramet_error *error);
@@ -336,10 +359,15 @@ ramet_status ramet_snapshot_verify(const char *path, const ramet_snapshot_policy
 ramet_status ramet_snapshot_read_tokens(const char *path, const ramet_snapshot_policy *policy, int32_t **out,
                                         uint32_t *out_n, ramet_error *error);
 
-/* Moves the context's state to a file under `directory` and gives its pages back. A later call that needs them reads it
- * back by itself, exactly; length, tokens, logits and close do without. E_NO_DISK and E_IO leave the context
- * resident. */
-ramet_status ramet_context_spill(ramet_context *context, const char *directory, ramet_error *error);
+/* Writes out all that the context reaches and no other context is using, and gives its memory back: what an engine with
+ * a spill_directory does by itself when it needs room. A later call that needs it reads it back by itself, exactly;
+ * length, tokens, fork, truncate, retain, match and close do without. E_ARGUMENT without a spill_directory; E_NO_DISK
+ * and E_IO leave in memory what did not go out.
+ *
+ * When something does not come back (damaged, removed, E_IO), the contexts that need it are lost, and no other:
+ * the call fails, they hold no tokens any more, and all that can be done with them is to close them. */
+ramet_status ramet_context_spill(ramet_context *context, ramet_error *error);
+/* A part of it is on disk. */
 bool ramet_context_is_spilled(const ramet_context *context);
 
 /* -------------------------------------------------------------- sampling ---- */
@@ -379,7 +407,8 @@ typedef struct ramet_verify_row {
 } ramet_verify_row;
 
 /* Runs every check on this model; `on_row` is called as each one ends. *out_failed: rows that failed. Checks that
- * could not be run (no memory, say) are errors. Cost: some thousand tokens. */
+ * could not be run (no memory, say) are errors. Its files go to the options' spill_directory, or to /tmp. Cost: some
+ * thousand tokens. */
 ramet_status ramet_verify(const ramet_model *model, const ramet_engine_options *options,
                           void (*on_row)(void *user, const ramet_verify_row *row), void *user, uint32_t *out_failed,
                           ramet_error *error);

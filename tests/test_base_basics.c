@@ -125,6 +125,41 @@ static void a_file_is_published_whole_or_not_at_all(void **state) {
     rmdir(directory);
 }
 
+static unsigned permissions_of(const char *path) {
+    struct stat st;
+    assert_int_equal(stat(path, &st), 0);
+    return st.st_mode & 0777;
+}
+
+/* Also while it is written. */
+static void a_file_keeps_the_permissions_of_the_one_it_replaces(void **state) {
+    (void)state;
+    static const unsigned modes[] = {0600, 0640, 0664, 0666, 0444, 0};
+    char directory[] = "/tmp/ramet-base-XXXXXX", path[64];
+    assert_non_null(mkdtemp(directory));
+    snprintf(path, sizeof path, "%s/file", directory);
+    mode_t mask = umask(022);
+    publish(path, "new");
+    assert_int_equal(permissions_of(path), 0644);
+    ramet_publisher p;
+    for (size_t i = 0; i < sizeof modes / sizeof modes[0]; i++) {
+        assert_int_equal(chmod(path, modes[i]), 0);
+        assert_int_equal(ramet_publish_begin(path, &p, NULL), RAMET_OK);
+        assert_int_equal(permissions_of(p.temporary), modes[i]);
+        assert_int_equal(ramet_publish_commit(&p, NULL), RAMET_OK);
+        assert_int_equal(permissions_of(path), modes[i]);
+    }
+    assert_int_equal(chmod(path, 0644), 0);
+    assert_int_equal(ramet_publish_begin(path, &p, NULL), RAMET_OK);
+    assert_int_equal(ramet_publish_restrict(&p, NULL), RAMET_OK);
+    assert_int_equal(permissions_of(p.temporary), 0600);
+    assert_int_equal(ramet_publish_commit(&p, NULL), RAMET_OK);
+    assert_int_equal(permissions_of(path), 0600);
+    umask(mask);
+    unlink(path);
+    rmdir(directory);
+}
+
 static void a_full_disk_leaves_the_old_file(void **state) {
     (void)state;
     char directory[] = "/tmp/ramet-base-XXXXXX", path[64], big[8192] = {0};
@@ -283,6 +318,7 @@ int main(void) {
         cmocka_unit_test(messages_stay_on_one_line_and_keep_errno),
         cmocka_unit_test(sizes_do_not_wrap_and_allocations_fail_when_told),
         cmocka_unit_test(a_file_is_published_whole_or_not_at_all),
+        cmocka_unit_test(a_file_keeps_the_permissions_of_the_one_it_replaces),
         cmocka_unit_test(a_full_disk_leaves_the_old_file),
         cmocka_unit_test(hashes_are_the_published_ones),
         cmocka_unit_test(started_threads_take_no_signals),

@@ -117,7 +117,7 @@ static void what_was_published_stays(void **state) {
     (void)state;
     char path[64];
     ramet_publisher p;
-    snprintf(path, sizeof path, "%s/file", parent);
+    snprintf(path, sizeof path, "%s/a.ramet-tmp-0123456789abcdef", parent);
     assert_int_equal(ramet_publish_begin(path, &p, NULL), RAMET_OK);
     assert_int_equal(ramet_publish_commit(&p, NULL), RAMET_OK);
     ramet_temporary *many[100];
@@ -130,6 +130,30 @@ static void what_was_published_stays(void **state) {
     ramet_temporary_remove_all();
     assert_int_equal(count_entries(parent), 0);
     ramet_temporary_forget(many[0]);
+}
+
+/* What a torn path could name. */
+static void what_has_no_temporary_name_stays(void **state) {
+    (void)state;
+    static const char *const names[] = {"d", "d/ramet-0123456789abcdef0", "d/a.ramet", "d/0123456789abcdef", "d/", ""};
+    char directory[64], path[3][128];
+    ramet_temporary *marks[6];
+    snprintf(directory, sizeof directory, "%s/d", parent);
+    assert_int_equal(mkdir(directory, 0700), 0);
+    for (int i = 0; i < 3; i++) {
+        snprintf(path[i], sizeof path[i], "%s/%s", parent, names[i + 1]);
+        close(open(path[i], O_WRONLY | O_CREAT, 0600));
+    }
+    for (int i = 0; i < 6; i++) {
+        char registered[128];
+        snprintf(registered, sizeof registered, "%s/%s", parent, names[i]);
+        assert_non_null(marks[i] = ramet_temporary_add(registered));
+    }
+    ramet_temporary_remove_all();
+    for (int i = 0; i < 6; i++) ramet_temporary_forget(marks[i]);
+    assert_int_equal(count_entries(directory), 3);
+    for (int i = 0; i < 3; i++) unlink(path[i]);
+    rmdir(directory);
 }
 
 static int make_parent(void **state) {
@@ -146,6 +170,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nothing_is_left_whenever_a_signal_strikes),
         cmocka_unit_test(what_was_published_stays),
+        cmocka_unit_test(what_has_no_temporary_name_stays),
     };
     return cmocka_run_group_tests(tests, make_parent, remove_parent);
 }

@@ -39,7 +39,8 @@ static void test_sizes(void **state) {
         assert_true(ramet_parse_size(good[i].text, &bytes));
         assert_int_equal(bytes, good[i].bytes);
     }
-    static const char *const bad[] = {"", "-1", "G", "8X", "8GG", "8Gi", "1 G", "1e30", "0x10 ", "8GiBs", " 8"};
+    static const char *const bad[] = {"",      "-1",    "G",  "8X",   "8GG", "8Gi", "1 G", "1e30",
+                                      "0x10 ", "8GiBs", " 8", "0x10", "1e3", ".5",  "1.",  "1.5.5"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         uint64_t bytes;
         if (ramet_parse_size(bad[i], &bytes)) fail_msg("'%s' was taken for a size", bad[i]);
@@ -103,8 +104,11 @@ static void test_options(void **state) {
     assert_int_equal(PARSE(RAMET_CMD_BENCH, &o, &error, "-forks", "9", "-prompt", "12"), RAMET_OK);
     assert_int_equal(o.bench_forks, 9);
     assert_int_equal(o.bench_prompt, 12);
-    assert_int_equal(PARSE(RAMET_CMD_RUN, &o, &error, "--kv-budget", "8G"), RAMET_OK);
+    assert_int_equal(PARSE(RAMET_CMD_RUN, &o, &error, "--ctx-mem-budget", "8G"), RAMET_OK);
     assert_int_equal(o.kv_budget_bytes, UINT64_C(8) << 30);
+    assert_int_equal(PARSE(RAMET_CMD_VERIFY, &o, &error, "-ctx-mem-budget", "64MiB", "--ctx-spill-dir=d"), RAMET_OK);
+    assert_int_equal(o.kv_budget_bytes, 64 << 20);
+    assert_string_equal(o.spill_directory, "d");
 }
 
 static void expect_refused(const char *in_message, unsigned command, const char *a, const char *b) {
@@ -131,7 +135,11 @@ static void test_refused_options(void **state) {
     expect_refused("f32|f16|vq8|q8", RAMET_CMD_RUN, "--kv", "q4");
     expect_refused("c|avx2", RAMET_CMD_RUN, "--kernels", "av");
     expect_refused("16, 32, 64", RAMET_CMD_RUN, "--page-tokens", "48");
-    expect_refused("512MiB", RAMET_CMD_RUN, "--kv-budget", "0");
+    expect_refused("512MiB", RAMET_CMD_RUN, "--ctx-mem-budget", "0");
+    expect_refused("512MiB", RAMET_CMD_RUN, "--ctx-mem-budget", "all");
+    expect_refused("more than one", RAMET_CMD_RUN, "--ctx", "3");
+    expect_refused("takes DIR", RAMET_CMD_RUN, "--ctx-spill-dir", "");
+    expect_refused("takes KEYFILE", RAMET_CMD_CONVERT, "--encrypt", "");
 }
 
 static void test_token_ids(void **state) {

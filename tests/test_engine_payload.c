@@ -154,11 +154,40 @@ static void a_cache_of_the_payload_s_precision_has_other_bits(void **state) {
     free(own);
 }
 
+/* Nobody else meets what came out of rounded rows, and no file hides where it came from. */
+static void what_is_lossy_stays_marked(void **state) {
+    (void)state;
+    free(save_from(RAMET_KV_F32, 16));
+    const ramet_convert_options options = {.payload = RAMET_KV_Q8};
+    const ramet_snapshot_options as_q8 = {.payload = RAMET_KV_Q8};
+    assert_ok(ramet_snapshot_convert(path, NULL, small, &options, NULL, error));
+    ramet_engine *engine = open_engine(RAMET_KV_F32, 64, true);
+    ramet_context *context, *fork;
+    assert_ok(ramet_snapshot_restore(engine, small, NULL, &context, NULL, NULL, error));
+    assert_ok(ramet_context_extend(context, tokens + N, 1, error));
+    assert_ok(ramet_context_fork(context, &fork, error));
+    for (int i = 0; i < 2; i++) {
+        ramet_context *one = i == 0 ? context : fork;
+        assert_int_equal(ramet_prefix_retain(one, NULL, NULL), RAMET_E_UNSUPPORTED);
+        assert_int_equal(ramet_snapshot_save(one, path, NULL, NULL, NULL), RAMET_E_UNSUPPORTED);
+        assert_ok(ramet_snapshot_save(one, small, &as_q8, NULL, error));
+    }
+    size_t kept;
+    assert_ok(ramet_context_truncate(fork, 0, error));
+    assert_ok(ramet_context_sync(fork, tokens, N, &kept, error)); /* its tokens have run: it is exact again */
+    assert_ok(ramet_snapshot_save(fork, path, NULL, NULL, error));
+    assert_ok(ramet_prefix_retain(fork, NULL, error));
+    assert_ok(ramet_context_close(&fork, error));
+    assert_ok(ramet_context_close(&context, error));
+    ramet_engine_destroy(&engine);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pages_of_any_size_go_on_with_the_same_bits),
         cmocka_unit_test(narrower_rows_are_asked_for),
         cmocka_unit_test(a_cache_of_the_payload_s_precision_has_other_bits),
+        cmocka_unit_test(what_is_lossy_stays_marked),
     };
     return cmocka_run_group_tests_name("payloads", tests, open_model, close_model);
 }

@@ -1,6 +1,7 @@
 /* test_model_digest.c - the directory of digests: what is remembered equals what is computed, a file that somebody wrote
- * to is never believed, and a directory or entry that is damaged costs a hash and nothing else. Files of one directory,
- * which are left alone for two seconds before the first test. */
+ * to is never believed, and a directory or entry that is damaged costs a hash and nothing else. Files of one directory
+ * (and one of a tmpfs, where a store through a mapping leaves the times alone), which are left alone for two seconds
+ * before the first test. */
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,15 +17,22 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <linux/magic.h>
+#include <signal.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { ENTRY_BYTES = 96 };
+enum { ENTRY_BYTES = 112 };
 
-static char directory[] = "/tmp/ramet-test-digest-XXXXXX", cache[64];
+static char directory[] = "/tmp/ramet-test-digest-XXXXXX", cache[64], on_tmpfs[64];
+static volatile uint8_t *stored; /* the file on the tmpfs, mapped; or NULL */
 /* Each test has files of its own. */
-static const char *const names[] = {"hit", "written", "put-back", "renamed", "damaged", "unusable", "while-loading"};
+static const char *const names[] = {"hit",     "written",  "put-back",     "renamed",
+                                    "damaged", "unusable", "while-cached", "while-hashed"};
 
 static const char *at(const char *folder, const char *name) {
     static char paths[4][160];
@@ -147,6 +155,24 @@ static void an_mtime_put_back(void **state) {
     assert_false(was_cached(path, cache));
 }
 
+/* Not a time moves, and the entry is there: only the bytes tell. */
+static void stored_to_through_a_mapping(void **state) {
+    (void)state;
+    struct stat before, after;
+    if (!stored) skip(); /* no tmpfs here */
+    assert_int_equal(stat(on_tmpfs, &before), 0);
+    assert_false(was_cached(on_tmpfs, cache));
+    assert_true(was_cached(on_tmpfs, cache));
+    for (int i = 0; i < 2; i++) {
+        stored[before.st_size - 1] ^= 1;
+        assert_int_equal(stat(on_tmpfs, &after), 0);
+        assert_memory_equal(&after.st_mtim, &before.st_mtim, sizeof after.st_mtim);
+        assert_memory_equal(&after.st_ctim, &before.st_ctim, sizeof after.st_ctim);
+        assert_false(was_cached(on_tmpfs, cache));
+        assert_true(was_cached(on_tmpfs, cache)); /* the entry was written again */
+    }
+}
+
 static void another_in_its_place(void **state) {
     (void)state;
     const char *path = at(directory, "renamed"), *copy = at(directory, "copy");
@@ -266,21 +292,56 @@ static bool load_weights(const ramet_gguf *gguf, const char *adapter, float scal
     return is_cached;
 }
 
-/* What was repacked is what the digest is of, also when the file is written to between opening and loading. */
-static void written_to_while_it_is_loaded(void **state) {
+/* What was repacked and what the digest is of might differ then. */
+static void changed_while_it_is_loaded(void **state) {
     (void)state;
-    const char *path = at(directory, "while-loading");
     uint8_t before[32], after[32], expected[32];
+    for (int i = 0; i < 2; i++) {
+        const char *path = at(directory, i ? "while-hashed" : "while-cached"), *with = i ? NULL : cache;
+        const ramet_model_options options = {.digest_cache = with};
+        ramet_gguf *gguf;
+        ramet_weights *w;
+        ramet_error why;
+        assert_false(was_cached(path, with));
+        assert_ok(ramet_gguf_open(path, &gguf, error));
+        assert_int_equal(load_weights(gguf, NULL, 1, with, before), i == 0);
+        change_last_byte(path);
+        assert_int_equal(ramet_weights_load(gguf, &options, NULL, &w, &why), RAMET_E_IO);
+        assert_null(w);
+        assert_non_null(strstr(why.message, path));
+        ramet_gguf_close(&gguf);
+        assert_ok(ramet_gguf_open(path, &gguf, error));
+        assert_false(load_weights(gguf, NULL, 1, cache, after));
+        ramet_gguf_close(&gguf);
+        true_digest(path, expected);
+        assert_memory_equal(after, expected, 32);
+        assert_memory_not_equal(before, after, 32);
+    }
+}
+
+/* Another process changes it all the time, so one of many loads is met. */
+static void an_adapter_changed_while_it_is_loaded(void **state) {
+    (void)state;
+    const char *adapter = at(directory, "moving");
+    const ramet_model_options options = {.lora_path = adapter, .lora_scale = 1};
     ramet_gguf *gguf;
-    assert_false(was_cached(path, cache));
-    assert_ok(ramet_gguf_open(path, &gguf, error));
-    assert_true(load_weights(gguf, NULL, 1, cache, before));
-    change_last_byte(path);
-    assert_false(load_weights(gguf, NULL, 1, cache, after));
+    ramet_status status = RAMET_OK;
+    ramet_error why;
+    const pid_t other = fork();
+    assert_true(other >= 0);
+    if (other == 0)
+        for (;;) utimensat(AT_FDCWD, adapter, NULL, 0);
+    assert_ok(ramet_gguf_open(at(directory, "hit"), &gguf, error));
+    for (int i = 0; i < 20000 && status == RAMET_OK; i++) {
+        ramet_weights *w;
+        status = ramet_weights_load(gguf, &options, NULL, &w, &why);
+        ramet_weights_destroy(&w);
+    }
     ramet_gguf_close(&gguf);
-    true_digest(path, expected);
-    assert_memory_equal(after, expected, 32);
-    assert_memory_not_equal(before, after, 32);
+    kill(other, SIGKILL);
+    assert_int_equal(waitpid(other, NULL, 0), other);
+    assert_int_equal(status, RAMET_E_IO);
+    assert_non_null(strstr(why.message, adapter));
 }
 
 static void the_adapter_and_its_scale(void **state) {
@@ -315,7 +376,7 @@ static void save_split(void) {
     }
 }
 
-static void save_adapter(void) {
+static void save_adapter(const char *path) {
     const float a[32] = {1}, b[16] = {1};
     gguf_builder g = gb_begin();
     gb_str(&g, "general.type", "adapter");
@@ -327,8 +388,23 @@ static void save_adapter(void) {
     gb_pad(&g.data, g.alignment);
     gb_info(&g, "blk.0.attn_k.weight.lora_b", 2, dims, 2, 0, g.data.bytes);
     gb_put(&g.data, b, sizeof b);
-    gb_save(&g, at(directory, "adapter"));
+    gb_save(&g, path);
     gb_end(&g);
+}
+
+/* A page's first store moves the times; nothing is ever written back from a tmpfs, so later ones do not. */
+static void map_file_on_tmpfs(void) {
+    struct stat st;
+    struct statfs fs;
+    if (statfs("/dev/shm", &fs) != 0 || fs.f_type != TMPFS_MAGIC || access("/dev/shm", W_OK) != 0) return;
+    snprintf(on_tmpfs, sizeof on_tmpfs, "/dev/shm/%s", strrchr(directory, '/') + 1);
+    save_model(on_tmpfs);
+    int fd = open(on_tmpfs, O_RDWR);
+    assert_true(fd >= 0 && fstat(fd, &st) == 0);
+    stored = mmap(NULL, (size_t)st.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    assert_true(stored != MAP_FAILED);
+    stored[st.st_size - 1] ^= 1;
+    close(fd);
 }
 
 static int make_files(void **state) {
@@ -337,8 +413,10 @@ static int make_files(void **state) {
     snprintf(cache, sizeof cache, "%s/cache", directory);
     if (mkdir(cache, 0700) != 0) return -1;
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) save_model(at(directory, names[i]));
+    map_file_on_tmpfs();
     save_split();
-    save_adapter();
+    save_adapter(at(directory, "adapter"));
+    save_adapter(at(directory, "moving"));
     const struct timespec settled = {.tv_sec = 2, .tv_nsec = 50000000};
     return nanosleep(&settled, NULL);
 }
@@ -346,6 +424,7 @@ static int make_files(void **state) {
 static int remove_files(void **state) {
     (void)state;
     char command[64];
+    unlink(on_tmpfs);
     snprintf(command, sizeof command, "rm -r %s", directory);
     return system(command);
 }
@@ -356,12 +435,14 @@ int main(void) {
         cmocka_unit_test(a_new_file_is_not_trusted_yet),
         cmocka_unit_test(a_file_written_to),
         cmocka_unit_test(an_mtime_put_back),
+        cmocka_unit_test(stored_to_through_a_mapping),
         cmocka_unit_test(another_in_its_place),
         cmocka_unit_test(damaged_entries),
         cmocka_unit_test(directories_that_cannot_be_used),
         cmocka_unit_test(memory_is_no_file),
         cmocka_unit_test(any_part_counts),
-        cmocka_unit_test(written_to_while_it_is_loaded),
+        cmocka_unit_test(changed_while_it_is_loaded),
+        cmocka_unit_test(an_adapter_changed_while_it_is_loaded),
         cmocka_unit_test(the_adapter_and_its_scale),
     };
     return cmocka_run_group_tests(tests, make_files, remove_files);

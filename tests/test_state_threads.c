@@ -1,17 +1,8 @@
-/* test_state_threads.c - sixteen threads: the busy word, children of one parent, and conversations under eviction.
- * Meant for ThreadSanitizer too (RAMET_SANITIZE=thread). Failures are counted, since a thread cannot leave a test. */
-#include "test_state_fixture.h"
-
-#include <sched.h>
+/* test_state_threads.c - sixteen threads: the busy word, children of one parent, and conversations under eviction. Meant for
+ * ThreadSanitizer too (RAMET_SANITIZE=thread). */
+#include "test_state_expect.h"
 
 enum { THREADS = 16 };
-
-static atomic_uint n_failures;
-#define EXPECT(condition)                                                                                              \
-    do {                                                                                                               \
-        if (!(condition) && atomic_fetch_add(&n_failures, 1) == 0)                                                     \
-            fprintf(stderr, "line %d: %s\n", __LINE__, #condition);                                                    \
-    } while (0)
 
 static void run_threads(void *(*body)(void *), void *users, size_t user_bytes) {
     pthread_t threads[THREADS];
@@ -29,10 +20,6 @@ typedef struct worker {
     uint64_t n_inside, n_busy;
     atomic_uint *inside;
 } worker;
-
-static void enter_patiently(ramet_context *context) {
-    while (ramet_context_enter(context, NULL) != RAMET_OK) sched_yield();
-}
 
 /* ---- the busy word ---- */
 
@@ -58,7 +45,6 @@ static void one_owner_at_a_time(void **state) {
     (void)state;
     ramet_cache *cache = open_cache(16, 10, 0);
     ramet_context *context = open_context(cache);
-    assert_ok(ramet_context_enter(context, error));
     assert_fails(RAMET_E_BUSY, ramet_context_enter(context, error));
     ramet_context_leave(context);
     atomic_uint inside;
@@ -73,8 +59,68 @@ static void one_owner_at_a_time(void **state) {
     }
     assert_int_equal(n_inside + n_busy, THREADS * 2000);
     assert_true(n_inside > 0);
-    ramet_context_destroy(&context);
+    close_left(&context);
     ramet_cache_destroy(&cache);
+}
+
+/* All threads at one place, before any goes on. */
+typedef struct meeting {
+    pthread_mutex_t lock;
+    pthread_cond_t all_here;
+    uint32_t n_waiting, number;
+} meeting;
+
+static void meet(meeting *m) {
+    pthread_mutex_lock(&m->lock);
+    uint32_t number = m->number;
+    if (++m->n_waiting == THREADS) {
+        m->n_waiting = 0;
+        m->number++;
+        pthread_cond_broadcast(&m->all_here);
+    }
+    while (m->number == number) pthread_cond_wait(&m->all_here, &m->lock);
+    pthread_mutex_unlock(&m->lock);
+}
+
+static meeting start_line = {.lock = PTHREAD_MUTEX_INITIALIZER, .all_here = PTHREAD_COND_INITIALIZER};
+enum { STARTS = 200 };
+
+static void *enter_at_once(void *user) {
+    worker *w = user;
+    for (int i = 0; i < STARTS; i++) {
+        meet(&start_line);
+        ramet_status status = ramet_context_enter(w->parent, NULL);
+        EXPECT(status == RAMET_OK || status == RAMET_E_BUSY);
+        w->n_inside += status == RAMET_OK;
+        w->n_busy += status == RAMET_E_BUSY;
+        meet(&start_line); /* all have tried */
+        if (status == RAMET_OK) {
+            EXPECT(ramet_context_use(w->parent, NULL) == RAMET_OK);
+            EXPECT(is_lawful(w->parent));
+            ramet_context_leave(w->parent);
+        }
+        meet(&start_line); /* it is out */
+    }
+    return NULL;
+}
+
+static void of_sixteen_that_enter_one_gets_in(void **state) {
+    (void)state;
+    test_pager pager;
+    ramet_cache *cache = open_paged_cache(&pager, options_of(16, 10, 0));
+    ramet_context *context = leave_context(cache, 100, 1);
+    worker workers[THREADS];
+    for (uint32_t i = 0; i < THREADS; i++) workers[i] = (worker){.parent = context};
+    run_threads(enter_at_once, workers, sizeof workers[0]);
+    uint64_t n_inside = 0, n_busy = 0;
+    for (size_t i = 0; i < THREADS; i++) {
+        n_inside += workers[i].n_inside;
+        n_busy += workers[i].n_busy;
+    }
+    assert_int_equal(n_inside, STARTS);
+    assert_int_equal(n_busy, STARTS * (THREADS - 1));
+    close_left(&context);
+    close_paged_cache(&pager, &cache);
 }
 
 /* ---- children of one parent ---- */
@@ -84,6 +130,12 @@ static void extend_inside(ramet_context *context, uint32_t n, int32_t text) {
     for (uint32_t i = 0; i < n; i++) tokens[i] = text + (int32_t)i;
     ramet_status status = try_extend(context, tokens, n, NULL);
     EXPECT(status == RAMET_OK || status == RAMET_E_BUDGET);
+}
+
+/* Without a pager, for what is there. */
+static void enter_and_expect_use(ramet_context *context) {
+    EXPECT(ramet_context_enter(context, NULL) == RAMET_OK);
+    EXPECT(ramet_context_use(context, NULL) == RAMET_OK);
 }
 
 static void *breed(void *user) {
@@ -96,19 +148,19 @@ static void *breed(void *user) {
         ramet_context_leave(w->parent);
         if (!child) return NULL;
 
-        EXPECT(ramet_context_enter(child, NULL) == RAMET_OK);
+        enter_and_expect_use(child);
         if (draw_from(&rng) % 2) EXPECT(ramet_context_cut(child, (uint32_t)(draw_from(&rng) % 71), NULL) == RAMET_OK);
         extend_inside(child, (uint32_t)(draw_from(&rng) % 40), (int32_t)(draw_from(&rng) % 3));
         if (draw_from(&rng) % 2) {
-            ramet_status status = ramet_tree_retain(child, NULL);
+            ramet_status status = retain(child, NULL);
             EXPECT(status == RAMET_OK || status == RAMET_E_BUDGET);
         }
         int32_t tokens[200];
         uint32_t n = ramet_context_length(child), matched;
         ramet_context_read_tokens(child, 0, n, tokens);
         EXPECT(is_lawful(child));
-        EXPECT(ramet_tree_match(w->cache, tokens, n, &again, &matched, NULL) == RAMET_OK);
-        EXPECT(ramet_context_enter(again, NULL) == RAMET_OK);
+        EXPECT(ramet_tree_match(w->cache, NULL, tokens, n, &again, &matched, NULL) == RAMET_OK);
+        enter_and_expect_use(again);
         extend_inside(again, 20, (int32_t)w->number);
         EXPECT(is_lawful(again));
         if (i % 16 == 0) EXPECT(ramet_cache_check(w->cache, NULL) == RAMET_OK);
@@ -122,14 +174,13 @@ static void *breed(void *user) {
 static void sixteen_threads_on_children_of_one_parent(void **state) {
     (void)state;
     ramet_cache *cache = open_cache(16, 300, 40);
-    ramet_context *parent = open_context(cache);
-    extend_with(parent, 70, 0);
+    ramet_context *parent = leave_context(cache, 70, 0);
     worker workers[THREADS];
     for (uint32_t i = 0; i < THREADS; i++) workers[i] = (worker){.cache = cache, .parent = parent, .number = i};
     run_threads(breed, workers, sizeof workers[0]);
-    assert_true(is_lawful(parent));
+    assert_lawful(parent);
     check(cache);
-    ramet_context_destroy(&parent);
+    close_left(&parent);
     ramet_cache_destroy(&cache);
 }
 
@@ -150,7 +201,9 @@ static void *converse(void *user) {
         uint32_t n = TURN * (1 + (uint32_t)(draw_from(&rng) % 3));
         for (uint32_t pos = 0; pos < n; pos++) tokens[pos] = marker(conversation, pos);
         ramet_context *context;
-        EXPECT(ramet_tree_match(w->cache, tokens, n, &context, &matched, NULL) == RAMET_OK);
+        const ramet_retain how = {.owner = conversation % 2 ? "ann" : NULL};
+        EXPECT(ramet_tree_match(w->cache, how.owner, tokens, n, &context, &matched, NULL) == RAMET_OK);
+        enter_and_expect_use(context);
         EXPECT(is_lawful(context)); /* the bytes are those of its own tokens */
         EXPECT(ramet_context_common_prefix(context, tokens, n) == matched);
         ramet_status status = try_extend(context, tokens + matched, n - matched, NULL);
@@ -161,7 +214,7 @@ static void *converse(void *user) {
             EXPECT(token == marker(conversation, pos)); /* no marker crosses */
         }
         EXPECT(is_lawful(context));
-        status = ramet_tree_retain(context, NULL);
+        status = ramet_tree_retain(context, &how, NULL);
         EXPECT(status == RAMET_OK || status == RAMET_E_BUDGET);
         ramet_context_destroy(&context);
     }
@@ -179,7 +232,8 @@ static void case_23_no_marker_crosses_under_eviction(void **state) {
         check(cache);
     }
     assert_true(stats_of(cache).tree_evictions > 20);
-    assert_true(stats_of(cache).pages_allocated > 10 * cache->slab.n_touched); /* slots were reused many times */
+    assert_true(stats_of(cache).pages_allocated >
+                10 * cache->blocks[RAMET_PAGE].slab.n_touched); /* slots were reused many times */
     ramet_tree_clear(cache);
     assert_int_equal(stats_of(cache).pages_live, 0);
     ramet_cache_destroy(&cache);
@@ -188,6 +242,7 @@ static void case_23_no_marker_crosses_under_eviction(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_owner_at_a_time),
+        cmocka_unit_test(of_sixteen_that_enter_one_gets_in),
         cmocka_unit_test(sixteen_threads_on_children_of_one_parent),
         cmocka_unit_test(case_23_no_marker_crosses_under_eviction),
     };

@@ -201,7 +201,7 @@ static void test_rows_are_the_cache_s_own(void **state) {
         world w;
         ramet_context *back;
         assert_ok(restore(open_at(&w, s, payload, 16), small, &back, error));
-        assert_ok(ramet_context_enter(back, error));
+        enter(back);
         uint8_t row[512];
         assert_true(own.row_bytes <= sizeof row);
         ramet_kv_export(&w.layout, ramet_context_page_read(back, 33), 33 % 16, 1, row);
@@ -271,6 +271,36 @@ static void test_encrypted_and_back(void **state) {
     policy = NULL;
     assert_int_equal(count_files(), 4);
     free_content(&small);
+    free_content(&c);
+}
+
+static unsigned permissions_of(const char *path) {
+    struct stat st;
+    assert_int_equal(stat(path, &st), 0);
+    return st.st_mode & 0777;
+}
+
+/* Nobody may read more than before. */
+static void test_permissions(void **state) {
+    (void)state;
+    content c = make_values(rows_of_8_kib, 20);
+    const char *plain = keep("plain.ramet"), *sealed = keep("sealed.ramet"), *back = keep("back.ramet");
+    mode_t mask = umask(022);
+    save_at(rows_of_8_kib, RAMET_KV_F32, 16, &c, NULL, plain, NULL);
+    assert_int_equal(chmod(plain, 0600), 0);
+    assert_ok(convert(plain, plain, RAMET_KV_Q8, NULL, error)); /* over itself */
+    assert_int_equal(permissions_of(plain), 0600);
+    assert_ok(convert(plain, sealed, RAMET_KV_Q8, context_key, error));
+    assert_int_equal(permissions_of(sealed), 0644); /* a new one, and it shows nothing */
+    policy = &with_key;
+    assert_ok(convert(sealed, back, RAMET_KV_Q8, NULL, error));
+    assert_int_equal(permissions_of(back), 0600);
+    assert_ok(convert(sealed, sealed, RAMET_KV_Q8, context_key, error));
+    assert_int_equal(permissions_of(sealed), 0644);
+    assert_ok(convert(sealed, sealed, RAMET_KV_Q8, NULL, error));
+    assert_int_equal(permissions_of(sealed), 0600);
+    policy = NULL;
+    umask(mask);
     free_content(&c);
 }
 
@@ -493,6 +523,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_rows_are_the_cache_s_own),
         cmocka_unit_test(test_only_to_narrower),
         cmocka_unit_test_setup(test_encrypted_and_back, start_empty),
+        cmocka_unit_test_setup(test_permissions, start_empty),
         cmocka_unit_test(test_version_1_becomes_current),
         cmocka_unit_test_setup(test_damaged_source, start_empty),
         cmocka_unit_test_setup(test_damage_in_a_large_source, start_empty),

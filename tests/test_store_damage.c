@@ -206,25 +206,24 @@ static void test_damage_evicts_nothing(void **state) {
     assert_ok(save(&w, context, NULL, path, NULL, error));
     close_context(&context);
     context = make_context(&w, &kept);
-    assert_ok(ramet_context_enter(context, error));
-    assert_ok(ramet_tree_retain(context, error));
-    ramet_context_destroy(&context);
+    retain(context);
+    close_context(&context);
     bytes f = read_file(path);
     ramet_engine_stats before, after;
-    ramet_cache_get_stats(w.cache, &before);
+    before = stats_of(&w);
     assert_int_equal(before.tree_entries, 1);
     for (size_t at = f.n - 1; at > f.n - 200; at -= 17) {
         f.data[at] ^= 1;
         write_file(path, f.data, f.n);
         assert_status(RAMET_E_CORRUPT, restore(&w, path, &back, NULL));
         f.data[at] ^= 1;
-        ramet_cache_get_stats(w.cache, &after);
+        after = stats_of(&w);
         assert_memory_equal(&before, &after, sizeof after);
     }
     write_file(path, f.data, f.n);
     assert_ok(restore(&w, path, &back, error));
     assert_holds(&w, back, &c);
-    ramet_cache_get_stats(w.cache, &after);
+    after = stats_of(&w);
     assert_int_equal(after.tree_entries, 0);
     close_context(&back);
     free(f.data);

@@ -38,9 +38,7 @@ static void close_scene(scene *s) {
 }
 
 static uint64_t live_pages(const world *w) {
-    ramet_engine_stats stats;
-    ramet_cache_get_stats(w->cache, &stats);
-    return stats.pages_live;
+    return stats_of(w).pages_live;
 }
 
 /* Preads of a restore: preamble, header, checksums, three chunks; the last four twice where pages must be evicted. */
@@ -84,9 +82,8 @@ static void test_case_31_reads_fail_while_restoring(void **state) {
 static uint64_t fill_slab(scene *s) {
     content c = make_content(&s->w.layout, 150);
     ramet_context *filler = make_context(&s->w, &c);
-    assert_ok(ramet_context_enter(filler, error));
-    assert_ok(ramet_tree_retain(filler, error));
-    ramet_context_destroy(&filler);
+    retain(filler);
+    close_context(&filler);
     free_content(&c);
     return live_pages(&s->w);
 }
@@ -118,34 +115,82 @@ static void test_case_31_changes_between_two_readings(void **state) {
     close_scene(&s);
 }
 
-static ramet_status spill_or_back(scene *s, bool spill, ramet_error *error) {
-    RAMET_TRY(ramet_context_enter(s->context, error));
-    ramet_status status = spill ? ramet_store_spill(s->context, &s->w.identity, NULL, directory, crew, error)
-                                : ramet_store_unspill(s->context, &s->w.identity, NULL, crew, error);
-    ramet_context_leave(s->context);
+/* ---- blocks that come back: two pages of five pieces each, and a row ---- */
+
+typedef struct spill_scene {
+    world w;
+    content c, other;
+    ramet_context *context, *stranger; /* both are out */
+} spill_scene;
+
+static ramet_status write_out(ramet_context *context, ramet_error *error) {
+    RAMET_TRY(ramet_context_enter(context, error));
+    ramet_status status = ramet_context_write_out(context, error);
+    ramet_context_leave(context);
     return status;
+}
+
+static void open_spill_scene(spill_scene *s) {
+    open_spilling_world(&s->w, big, 64, 512, 5, directory);
+    s->c = make_content(&s->w.layout, 90);
+    s->other = make_content(&s->w.layout, 20);
+    s->context = make_context(&s->w, &s->c);
+    s->stranger = make_context(&s->w, &s->other);
+    assert_ok(write_out(s->context, error));
+    assert_ok(write_out(s->stranger, error));
+    shim_watch(directory);
+}
+
+static void close_spill_scene(spill_scene *s) {
+    shim_watch(NULL);
+    assert_holds(&s->w, s->stranger, &s->other);
+    close_context(&s->context);
+    close_context(&s->stranger);
+    free_content(&s->c);
+    free_content(&s->other);
+    close_world(&s->w);
+    assert_int_equal(count_files(), 0);
+}
+
+/* The nth call of the use fails; false: it has fewer. */
+static bool fail_use(shim_call call, shim_effect effect, unsigned nth, int error_number, ramet_status expected,
+                     bool is_for_good) {
+    spill_scene s;
+    ramet_error why = {0};
+    open_spill_scene(&s);
+    shim_arm(call, effect, nth, error_number);
+    ramet_status status = try_enter(s.context, &why);
+    bool has_struck = shim_disarm(NULL);
+    if (has_struck) {
+        assert_status(expected, status);
+        assert_int_equal(why.code, expected);
+        assert_true(why.message[0]);
+        assert_int_equal(ramet_context_length(s.context), is_for_good ? 0 : 90);
+        assert_int_equal(stats_of(&s.w).contexts_lost, is_for_good);
+        assert_ok(ramet_cache_check(s.w.cache, error));
+        if (is_for_good)
+            assert_status(expected, try_enter(s.context, NULL));
+        else
+            assert_holds(&s.w, s.context, &s.c);
+    } else {
+        assert_status(RAMET_OK, status);
+        ramet_context_leave(s.context);
+    }
+    close_spill_scene(&s);
+    return has_struck;
 }
 
 static void test_k9_reads_fail_while_coming_back(void **state) {
     (void)state;
-    scene s;
-    open_scene(&s);
-    assert_status(RAMET_OK, spill_or_back(&s, true, NULL));
-    for (unsigned nth = 1; nth <= N_PREADS; nth++)
-        for (int io = 0; io < 2; io++) {
-            ramet_error got = {0};
-            shim_arm(SHIM_READ, io ? SHIM_ERROR : SHIM_FLIP, nth, EIO);
-            ramet_status status = spill_or_back(&s, false, &got);
-            assert_true(shim_disarm(NULL));
-            assert_status(io ? RAMET_E_IO : RAMET_E_CORRUPT, status);
-            assert_int_equal(strstr(got.message, "lost") != NULL, !io); /* an I/O error may go away */
-            assert_non_null(ramet_context_where(s.context));
-            assert_int_equal(live_pages(&s.w), 0);
-            assert_ok(ramet_cache_check(s.w.cache, error));
-        }
-    assert_status(RAMET_OK, spill_or_back(&s, false, NULL));
-    assert_holds(&s.w, s.context, &s.c);
-    close_scene(&s);
+    unsigned n = 0;
+    while (fail_use(SHIM_READ, SHIM_FLIP, n + 1, 0, RAMET_E_AUTHENTICATION, true)) n++;
+    assert_true(n > 3);
+    n = 0;
+    while (fail_use(SHIM_READ, SHIM_ERROR, n + 1, EIO, RAMET_E_IO, true)) n++;
+    assert_true(n > 3);
+    n = 0;
+    while (fail_use(SHIM_OPEN, SHIM_ERROR, n + 1, EMFILE, RAMET_E_NO_MEMORY, false)) n++;
+    assert_int_equal(n, 3);
 }
 
 /* ---- writing ---- */
@@ -224,28 +269,62 @@ static void test_case_32_publishing_without_sync_fails(void **state) {
 /* A spill that fails at any step leaves the context where it was. It syncs nothing. */
 static void test_case_32_spill_writes_fail(void **state) {
     (void)state;
-    static const struct {
-        shim_call call;
-        unsigned nth;
-    } steps[] = {{SHIM_RESERVE, 1}, {SHIM_WRITE, 1}, {SHIM_WRITE, 5}, {SHIM_CLOSE, 1}, {SHIM_RENAME, 1}};
-    scene s;
-    open_scene(&s);
-    uint32_t files = count_files();
-    for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
-        shim_arm(steps[i].call, SHIM_ERROR, steps[i].nth, ENOSPC);
-        ramet_status status = spill_or_back(&s, true, NULL);
-        assert_true(shim_disarm(NULL));
-        assert_status(RAMET_E_NO_DISK, status);
-        assert_null(ramet_context_where(s.context));
-        assert_holds(&s.w, s.context, &s.c);
-        assert_int_equal(count_files(), files);
-    }
-    shim_arm(SHIM_SYNC, SHIM_ERROR, 1, EIO);
-    assert_status(RAMET_OK, spill_or_back(&s, true, NULL));
-    assert_false(shim_disarm(NULL));
-    assert_status(RAMET_OK, spill_or_back(&s, false, NULL));
+    static const shim_call steps[] = {SHIM_OPEN, SHIM_WRITE, SHIM_CLOSE};
+    spill_scene s;
+    open_spill_scene(&s);
+    for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++)
+        for (unsigned nth = 1;; nth++) {
+            assert_holds(&s.w, s.context, &s.c); /* it is back */
+            shim_arm(steps[i], SHIM_ERROR, nth, ENOSPC);
+            ramet_status status = write_out(s.context, NULL);
+            if (!shim_disarm(NULL)) {
+                assert_status(RAMET_OK, status);
+                assert_true(nth > 3);
+                break;
+            }
+            assert_status(RAMET_E_NO_DISK, status);
+            assert_false(ramet_context_is_spilled(s.context));
+            assert_ok(ramet_cache_check(s.w.cache, error));
+        }
     assert_holds(&s.w, s.context, &s.c);
-    close_scene(&s);
+    shim_arm(SHIM_SYNC, SHIM_ERROR, 1, EIO);
+    assert_ok(write_out(s.context, error));
+    assert_false(shim_disarm(NULL));
+    assert_holds(&s.w, s.context, &s.c);
+    close_spill_scene(&s);
+}
+
+/* The same where nobody asked for it: a context that grows needs the room of another one. */
+static void test_case_32_no_room_and_no_disk(void **state) {
+    (void)state;
+    world w;
+    open_spilling_world(&w, big, 64, 512, 3, directory);
+    content idle = make_content(&w.layout, 100), busy = make_content(&w.layout, 120);
+    ramet_context *idle_context = make_context(&w, &idle), *busy_context;
+    assert_ok(ramet_cache_context_create(w.cache, &busy_context, error));
+    enter(busy_context);
+    extend(&w, busy_context, &busy, 60);
+    shim_watch(directory);
+    for (unsigned nth = 1; nth <= 3; nth++) {
+        ramet_error why = {0};
+        shim_arm(SHIM_WRITE, SHIM_ERROR, 1, ENOSPC);
+        assert_status(RAMET_E_NO_DISK, ramet_context_writable(busy_context, 60, &why));
+        assert_true(shim_disarm(NULL));
+        assert_true(why.message[0]);
+        assert_int_equal(ramet_context_length(busy_context), 60);
+        assert_false(ramet_context_is_spilled(idle_context));
+    }
+    shim_watch(NULL);
+    extend(&w, busy_context, &busy, 120);
+    assert_true(ramet_context_is_spilled(idle_context));
+    ramet_context_leave(busy_context);
+    assert_holds(&w, idle_context, &idle);
+    assert_holds(&w, busy_context, &busy);
+    close_context(&idle_context);
+    close_context(&busy_context);
+    free_content(&idle);
+    free_content(&busy);
+    close_world(&w);
 }
 
 int main(int argc, char **argv) {
@@ -258,6 +337,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_case_32_publishing_fails),
         cmocka_unit_test(test_case_32_publishing_without_sync_fails),
         cmocka_unit_test(test_case_32_spill_writes_fail),
+        cmocka_unit_test(test_case_32_no_room_and_no_disk),
     };
     return cmocka_run_group_tests(tests, make_directory, remove_directory);
 }

@@ -22,6 +22,7 @@
 #include "base/pool.h"
 #include "store/header.h"
 #include "store/snapshot.h"
+#include "store/spill.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -69,10 +70,14 @@ typedef struct shape {
 typedef struct world {
     ramet_kv_layout layout;
     ramet_snapshot_identity identity;
+    ramet_spill *spill; /* NULL: nothing is spilled */
     ramet_cache *cache;
 } world;
 
-static inline void open_world(world *w, shape s, uint32_t page_tokens, uint32_t n_ctx, uint32_t n_pages) {
+/* `spill_directory` may be NULL. Beside its pages the cache has room for less than a page more: a few rows of logits. */
+static inline void open_spilling_world(world *w, shape s, uint32_t page_tokens, uint32_t n_ctx, uint32_t n_pages,
+                                       const char *spill_directory) {
+    static const uint8_t spill_key[RAMET_KEY_BYTES] = {3, 1, 4};
     memset(w, 0, sizeof *w);
     assert_true(ramet_kv_layout_init(&w->layout, s.precision, s.n_layers, s.n_kv_heads, s.head_dim, page_tokens));
     w->identity = (ramet_snapshot_identity){.model_name = "tiny model",
@@ -84,18 +89,51 @@ static inline void open_world(world *w, shape s, uint32_t page_tokens, uint32_t 
         w->identity.weights_sha256[i] = (uint8_t)(i * 7 + 1);
         w->identity.tokenizer_sha256[i] = (uint8_t)(i * 11 + 3);
     }
+    if (spill_directory) assert_ok(ramet_spill_create(spill_directory, spill_key, NULL, &w->spill, error));
+    ramet_pager pager = w->spill ? ramet_spill_pager(w->spill) : (ramet_pager){0};
     ramet_cache_options options = {.page_tokens = page_tokens,
                                    .page_bytes = w->layout.page_bytes,
                                    .n_ctx = n_ctx,
                                    .n_vocab = N_VOCAB,
-                                   .budget_bytes = (uint64_t)n_pages * w->layout.page_bytes,
-                                   .tree_budget_bytes = (uint64_t)n_pages * w->layout.page_bytes};
+                                   .budget_bytes = (uint64_t)(n_pages + 1) * w->layout.page_bytes - 1,
+                                   .tree_budget_bytes = (uint64_t)n_pages * w->layout.page_bytes,
+                                   .pager = w->spill ? &pager : NULL};
     assert_ok(ramet_cache_create(&options, &w->cache, error));
+}
+
+static inline void open_world(world *w, shape s, uint32_t page_tokens, uint32_t n_ctx, uint32_t n_pages) {
+    open_spilling_world(w, s, page_tokens, n_ctx, n_pages, NULL);
 }
 
 static inline void close_world(world *w) {
     assert_ok(ramet_cache_check(w->cache, error));
     ramet_cache_destroy(&w->cache);
+    ramet_spill_destroy(&w->spill);
+}
+
+static inline ramet_status try_enter(ramet_context *context, ramet_error *error) {
+    RAMET_TRY(ramet_context_enter(context, error));
+    ramet_status status = ramet_context_use(context, error);
+    if (status != RAMET_OK) ramet_context_leave(context);
+    return status;
+}
+
+/* And uses it, until it is left. */
+static inline void enter(ramet_context *context) {
+    assert_ok(try_enter(context, error));
+}
+
+/* Keeps it for everybody; it is left. */
+static inline void retain(ramet_context *context) {
+    assert_ok(ramet_context_enter(context, error));
+    assert_ok(ramet_tree_retain(context, NULL, error));
+    ramet_context_leave(context);
+}
+
+static inline ramet_engine_stats stats_of(const world *w) {
+    ramet_engine_stats stats;
+    ramet_cache_get_stats(w->cache, &stats);
+    return stats;
 }
 
 /* ---- content: what a context should hold ---- */
@@ -123,10 +161,11 @@ static inline void free_content(content *c) {
     free(c->rows);
 }
 
-/* [inside] Puts positions [length, end) of the content into the context. */
+/* [used] Puts positions [length, end) of the content into the context. */
 static inline void extend(const world *w, ramet_context *context, const content *c, uint32_t end) {
     uint32_t pos = ramet_context_length(context), page_tokens = w->layout.page_tokens;
     if (pos == end) return;
+    if (end == c->n) assert_ok(ramet_context_reserve_tail(context, error));
     assert_ok(ramet_context_writable(context, end - pos, error));
     for (uint32_t p = pos; p < end; p++)
         ramet_kv_import(&w->layout, ramet_context_page_write(context, p), p % page_tokens, 1,
@@ -143,14 +182,14 @@ static inline void extend(const world *w, ramet_context *context, const content 
 static inline ramet_context *make_context(const world *w, const content *c) {
     ramet_context *context;
     assert_ok(ramet_cache_context_create(w->cache, &context, error));
-    assert_ok(ramet_context_enter(context, error));
+    enter(context);
     extend(w, context, c, c->n);
     ramet_context_leave(context);
     return context;
 }
 
 static inline void assert_holds(const world *w, ramet_context *context, const content *c) {
-    assert_ok(ramet_context_enter(context, error));
+    enter(context);
     assert_int_equal(ramet_context_length(context), c->n);
     int32_t *tokens = calloc(c->n + 1, sizeof *tokens);
     ramet_context_read_tokens(context, 0, c->n, tokens);
@@ -204,7 +243,7 @@ static const ramet_snapshot_policy *policy;
 /* Save of a context that nobody is inside. */
 static inline ramet_status save(const world *w, ramet_context *context, const ramet_snapshot_options *options,
                                 const char *path, ramet_snapshot_info *info, ramet_error *error) {
-    RAMET_TRY(ramet_context_enter(context, error));
+    RAMET_TRY(try_enter(context, error));
     const uint8_t *key = policy ? policy->context_key : NULL;
     ramet_status status = ramet_store_save(context, &w->identity, options, key, path, crew, info, error);
     ramet_context_leave(context);

@@ -169,7 +169,7 @@ static void hash_rows(const world *w, ramet_context *context, uint32_t n, const 
     size_t row_values = 2 * (size_t)l->n_layers * l->n_kv_heads * l->head_dim;
     uint8_t *rows = malloc(n * l->row_bytes);
     float *values = malloc(n * row_values * sizeof *values), *out = values;
-    assert_ok(ramet_context_enter(context, error));
+    enter(context);
     for (uint32_t pos = 0; pos < n; pos++) {
         const uint8_t *page = ramet_context_page_read(context, pos);
         uint32_t slot = pos % l->page_tokens;

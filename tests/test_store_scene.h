@@ -23,7 +23,7 @@ static inline void put(bytes *b, const void *data, size_t n) {
 }
 
 static inline void put_context(bytes *b, const world *w, ramet_context *context) {
-    assert_ok(ramet_context_enter(context, error));
+    enter(context);
     uint32_t n = ramet_context_length(context);
     int32_t *tokens = calloc(n, sizeof *tokens);
     ramet_context_read_tokens(context, 0, n, tokens);
@@ -38,12 +38,14 @@ static inline void put_context(bytes *b, const world *w, ramet_context *context)
     ramet_context_leave(context);
 }
 
-static inline void put_entry(void *state, const int32_t *tokens, uint32_t n) {
+static inline void put_entry(void *state, const ramet_retain *how, const int32_t *tokens, uint32_t n) {
+    put(state, &how->is_pinned, sizeof how->is_pinned);
+    put(state, how->owner ? how->owner : "", how->owner ? strlen(how->owner) : 0);
     put(state, &n, sizeof n);
     put(state, tokens, n * sizeof *tokens);
 }
 
-/* Counts, every byte of the contexts and where it lies, and the tree's entries in their order of use. Pages may have been
+/* Counts, every byte of the contexts and where it lies, and the tree's entries in the order in which they would go. Pages may have been
  * given out meanwhile, when all of them are back. */
 static inline bytes state_of(scene *s) {
     bytes b = {0};
@@ -72,8 +74,8 @@ static inline void open_scene_of_pages(scene *s, uint32_t page_tokens, shape sha
     s->context = make_context(&s->w, &s->bystander);
     assert_ok(ramet_context_enter(s->context, error));
     assert_ok(ramet_context_share(s->context, &s->fork, error));
-    assert_ok(ramet_tree_retain(s->context, error));
     ramet_context_leave(s->context);
+    retain(s->context);
     ramet_context *source = make_context(&s->w, &s->saved);
     assert_ok(save(&s->w, source, options, in_directory("sound.ramet"), NULL, error));
     close_context(&source);

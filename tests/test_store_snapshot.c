@@ -93,7 +93,7 @@ static void test_history_does_not_show_k8(void **state) {
 
     assert_ok(ramet_context_enter(wanderer, error));
     assert_ok(ramet_context_share(wanderer, &fork, error));
-    assert_ok(ramet_context_enter(fork, error));
+    enter(fork);
     assert_ok(ramet_context_cut(fork, 70, error));
     for (uint32_t end = 71; end <= 100; end += end == 71 ? 4 : 25) extend(&w, fork, &c, end);
     ramet_context_leave(fork);
@@ -218,19 +218,15 @@ static void test_case_10_restored_state_is_found(void **state) {
     close_context(&context);
     uint32_t matched;
     assert_ok(restore(&w, path, &back, error));
-    assert_ok(ramet_context_enter(back, error));
-    assert_ok(ramet_tree_retain(back, error));
-    ramet_context_leave(back);
-    assert_ok(ramet_tree_match(w.cache, c.tokens, 100, &found, &matched, error));
+    retain(back);
+    assert_ok(ramet_tree_match(w.cache, NULL, c.tokens, 100, &found, &matched, error));
     assert_int_equal(matched, 100);
     assert_holds(&w, found, &half);
     close_context(&found);
 
     context = make_context(&w, &c);
-    assert_ok(ramet_context_enter(context, error));
-    assert_ok(ramet_tree_retain(context, error));
-    ramet_context_leave(context);
-    assert_ok(ramet_tree_match(w.cache, c.tokens, 150, &found, &matched, error));
+    retain(context);
+    assert_ok(ramet_tree_match(w.cache, NULL, c.tokens, 150, &found, &matched, error));
     assert_int_equal(matched, 150);
     assert_holds(&w, found, &c);
     close_context(&found);
@@ -244,15 +240,14 @@ static void test_case_10_restored_state_is_found(void **state) {
 
 static void refuse(const world *w, const ramet_snapshot_identity *identity, const char *path, ramet_status expected,
                    const char *first, const char *second) {
-    ramet_engine_stats before, after;
+    ramet_engine_stats before = stats_of(w), after;
     ramet_error error = {0};
     ramet_context *back;
-    ramet_cache_get_stats(w->cache, &before);
     assert_status(expected, ramet_store_restore(w->cache, identity, NULL, path, crew, &back, NULL, NULL, NULL, &error));
     assert_null(back);
     if (!strstr(error.message, first) || !strstr(error.message, second))
         fail_msg("\"%s\" lacks \"%s\" or \"%s\"", error.message, first, second);
-    ramet_cache_get_stats(w->cache, &after);
+    after = stats_of(w);
     assert_memory_equal(&before, &after, sizeof before);
 }
 

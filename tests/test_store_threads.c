@@ -44,7 +44,7 @@ static void make_row(uint64_t h, uint8_t *out) {
     for (size_t i = 0; i < ROW_BYTES; i += 8, h = next_of(h, 1)) memcpy(out + i, &h, 8);
 }
 
-/* [inside, resident] */
+/* [used] */
 static bool is_lawful(const world *w, const ramet_context *context) {
     uint64_t h = 1;
     uint8_t row[ROW_BYTES], should[ROW_BYTES];
@@ -59,7 +59,7 @@ static bool is_lawful(const world *w, const ramet_context *context) {
     return true;
 }
 
-/* [inside] Writes rows [from, to) as the tokens ask, those of the context and then `more`. */
+/* [used] Writes rows [from, to) as the tokens ask, those of the context and then `more`. */
 static void put_rows(const world *w, ramet_context *context, const int32_t *more, uint32_t from, uint32_t to) {
     uint64_t h = 1;
     uint8_t row[ROW_BYTES];
@@ -82,6 +82,12 @@ static bool has_room(ramet_status status) {
     return status == RAMET_OK;
 }
 
+/* Enters and uses it; false: there is no room beside what others use, and it is left. */
+static bool enter_if_room(ramet_context *context) {
+    return has_room(try_enter(context, NULL));
+}
+
+/* [used] */
 static void grow(const world *w, ramet_context *context, uint32_t n, int32_t first) {
     int32_t tokens[LONGEST];
     uint32_t length = ramet_context_length(context);
@@ -102,10 +108,12 @@ static void save_and_restore(worker *me, ramet_context *context) {
     EXPECT(ramet_store_save(context, &me->w->identity, &options, NULL, path, NULL, NULL, NULL) == RAMET_OK);
     if (has_room(
             ramet_store_restore(me->w->cache, &me->w->identity, NULL, path, NULL, &restored, NULL, NULL, NULL, NULL))) {
-        EXPECT(ramet_context_enter(restored, NULL) == RAMET_OK);
         EXPECT(ramet_context_length(restored) == ramet_context_length(context));
-        EXPECT(is_lawful(me->w, restored));
-        ramet_context_destroy(&restored);
+        if (enter_if_room(restored)) {
+            EXPECT(is_lawful(me->w, restored));
+            ramet_context_leave(restored);
+        }
+        close_context(&restored);
     }
     EXPECT(unlink(path) == 0);
     atomic_fetch_add(&n_snapshots, 1);
@@ -116,7 +124,10 @@ static void live_as_a_fork(worker *me, ramet_context *parent) {
     ramet_context *child;
     EXPECT(ramet_context_share(parent, &child, NULL) == RAMET_OK);
     ramet_context_leave(parent);
-    EXPECT(ramet_context_enter(child, NULL) == RAMET_OK);
+    if (!enter_if_room(child)) {
+        close_context(&child);
+        return;
+    }
     uint32_t at = below(me, PREFIX);
     if (below(me, 2)) {
         if (has_room(ramet_context_rewrite(child, at, PREFIX - at, NULL))) put_rows(me->w, child, NULL, at, PREFIX);
@@ -126,7 +137,7 @@ static void live_as_a_fork(worker *me, ramet_context *parent) {
     }
     EXPECT(is_lawful(me->w, child));
     if (below(me, 2)) save_and_restore(me, child);
-    if (below(me, 2)) has_room(ramet_tree_retain(child, NULL));
+    if (below(me, 2)) has_room(ramet_tree_retain(child, NULL, NULL));
     EXPECT(is_lawful(me->w, child));
     ramet_context_destroy(&child);
 }
@@ -136,31 +147,30 @@ static void look_up(worker *me, const ramet_context *context) {
     uint32_t n = ramet_context_length(context), matched;
     ramet_context *hit;
     ramet_context_read_tokens(context, 0, n, tokens);
-    EXPECT(ramet_tree_match(me->w->cache, tokens, n, &hit, &matched, NULL) == RAMET_OK);
-    EXPECT(ramet_context_enter(hit, NULL) == RAMET_OK);
-    EXPECT(ramet_context_length(hit) == matched && is_lawful(me->w, hit));
-    grow(me->w, hit, 5, (int32_t)me->number);
-    EXPECT(is_lawful(me->w, hit));
-    ramet_context_destroy(&hit);
+    EXPECT(ramet_tree_match(me->w->cache, NULL, tokens, n, &hit, &matched, NULL) == RAMET_OK);
+    EXPECT(ramet_context_length(hit) == matched);
+    if (enter_if_room(hit)) {
+        EXPECT(is_lawful(me->w, hit));
+        grow(me->w, hit, 5, (int32_t)me->number);
+        EXPECT(is_lawful(me->w, hit));
+        ramet_context_leave(hit);
+    }
+    close_context(&hit);
 }
 
-/* [inside] True: still inside. */
-static bool use_resident(worker *me, ramet_context *context) {
+/* [used] True: still inside. */
+static bool use_one(worker *me, ramet_context *context) {
     uint32_t length = ramet_context_length(context);
     EXPECT(is_lawful(me->w, context));
-    switch (below(me, 6)) {
+    switch (below(me, 5)) {
     case 0:
-        EXPECT(ramet_store_spill(context, &me->w->identity, NULL, directory, NULL, NULL) == RAMET_OK);
-        atomic_fetch_add(&n_spills, 1);
-        return true;
-    case 1:
         if (length + 20 > LONGEST)
             EXPECT(ramet_context_cut(context, PREFIX, NULL) == RAMET_OK);
         else
             grow(me->w, context, 1 + below(me, 20), (int32_t)me->number);
         return true;
-    case 2: save_and_restore(me, context); return true;
-    case 3: look_up(me, context); return true;
+    case 1: save_and_restore(me, context); return true;
+    case 2: look_up(me, context); return true;
     default: live_as_a_fork(me, context); return false;
     }
 }
@@ -176,8 +186,14 @@ static void *live(void *user) {
             sched_yield();
             continue;
         }
-        bool is_back = has_room(ramet_store_unspill(context, &me->w->identity, NULL, NULL, NULL));
-        if (!is_back || use_resident(me, context)) ramet_context_leave(context);
+        bool is_inside = true;
+        if (below(me, 6) == 0) {
+            EXPECT(ramet_context_write_out(context, NULL) == RAMET_OK);
+            atomic_fetch_add(&n_spills, 1);
+        } else if (has_room(ramet_context_use(context, NULL))) {
+            is_inside = use_one(me, context);
+        }
+        if (is_inside) ramet_context_leave(context);
         if (round % 32 == 0) EXPECT(ramet_cache_check(me->w->cache, NULL) == RAMET_OK);
     }
     return NULL;
@@ -198,35 +214,38 @@ static void sixteen_threads_save_spill_evict_and_rewrite(void **state) {
     (void)state;
     enum { PAGES = 32 }; /* less than what the shared ones take at most */
     world w;
-    open_world(&w, one_shape, PAGE_TOKENS, 512, PAGES);
+    open_spilling_world(&w, one_shape, PAGE_TOKENS, 512, PAGES, directory);
     assert_int_equal(w.layout.row_bytes, ROW_BYTES);
     ramet_context *shared[SHARED];
     for (uint32_t i = 0; i < SHARED; i++) {
         if (i % 2 == 0) { /* every other one is a fork of the one before */
             assert_ok(ramet_cache_context_create(w.cache, &shared[i], error));
+            enter(shared[i]);
             grow(&w, shared[i], PREFIX, (int32_t)i);
+            ramet_context_leave(shared[i]);
         } else {
+            assert_ok(ramet_context_enter(shared[i - 1], error));
             assert_ok(ramet_context_share(shared[i - 1], &shared[i], error));
+            ramet_context_leave(shared[i - 1]);
         }
     }
     run_threads(&w, shared);
-    ramet_engine_stats stats;
-    ramet_cache_get_stats(w.cache, &stats);
-    printf("%u spills, %u snapshots, %llu evictions, %u calls without room, %u that met another\n",
-           atomic_load(&n_spills), atomic_load(&n_snapshots), (unsigned long long)stats.tree_evictions,
-           atomic_load(&n_without_room), atomic_load(&n_busy));
+    ramet_engine_stats stats = stats_of(&w);
+    printf("%u spills, %llu blocks out, %llu back, %u snapshots, %llu evictions, %u calls without room, %u that met "
+           "another\n",
+           atomic_load(&n_spills), (unsigned long long)stats.blocks_spilled, (unsigned long long)stats.blocks_read_back,
+           atomic_load(&n_snapshots), (unsigned long long)stats.tree_evictions, atomic_load(&n_without_room),
+           atomic_load(&n_busy));
     assert_true(atomic_load(&n_spills) > 10 && atomic_load(&n_snapshots) > 10 && stats.tree_evictions > 10);
+    assert_true(stats.blocks_read_back > 100 && stats.contexts_lost == 0);
     ramet_tree_clear(w.cache);
-    for (uint32_t i = 0; i < 2 * SHARED; i++) { /* first those that are there: all of them may not fit */
-        ramet_context **context = &shared[i % SHARED];
-        if (!*context || (i < SHARED && ramet_context_where(*context))) continue;
-        assert_ok(ramet_context_enter(*context, error));
-        assert_ok(ramet_store_unspill(*context, &w.identity, NULL, NULL, error));
-        assert_true(is_lawful(&w, *context));
-        ramet_context_destroy(context);
+    for (uint32_t i = 0; i < SHARED; i++) {
+        enter(shared[i]);
+        assert_true(is_lawful(&w, shared[i]));
+        ramet_context_destroy(&shared[i]);
     }
-    assert_int_equal(count_files(), 0);
     close_world(&w);
+    assert_int_equal(count_files(), 0);
 }
 
 /* One that is inside for long: nobody else gets in, whatever they want. */
@@ -246,25 +265,29 @@ static void *knock(void *user) {
 static void nobody_enters_while_one_is_inside(void **state) {
     (void)state;
     world w;
-    open_world(&w, one_shape, PAGE_TOKENS, 512, 100);
-    ramet_context *context;
+    open_spilling_world(&w, one_shape, PAGE_TOKENS, 512, 14, directory);
+    content asleep_content = make_content(&w.layout, 100);
+    ramet_context *asleep = make_context(&w, &asleep_content), *context;
     assert_ok(ramet_cache_context_create(w.cache, &context, error));
-    assert_ok(ramet_context_enter(context, error));
+    enter(context);
     grow(&w, context, PREFIX, 1);
     pthread_t threads[THREADS];
     worker me = {.w = &w, .shared = &context, .rng = 5};
     for (uint32_t i = 0; i < THREADS; i++) assert_int_equal(pthread_create(&threads[i], NULL, knock, &me), 0);
     for (int i = 0; i < 20; i++) {
-        assert_ok(ramet_store_spill(context, &w.identity, NULL, directory, NULL, error));
-        assert_ok(ramet_store_unspill(context, &w.identity, NULL, NULL, error));
         grow(&w, context, 1, i);
-        save_and_restore(&me, context);
+        save_and_restore(&me, context); /* for which the other one has to go */
+        if (i % 5 == 0) assert_holds(&w, asleep, &asleep_content);
     }
+    assert_int_equal(atomic_load(&n_without_room), 0);
     atomic_store(&is_over, true);
     for (uint32_t i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
     assert_int_equal(atomic_load(&n_failures), 0);
     assert_true(is_lawful(&w, context));
+    assert_true(stats_of(&w).blocks_spilled > 10);
     ramet_context_destroy(&context);
+    close_context(&asleep);
+    free_content(&asleep_content);
     close_world(&w);
 }
 
@@ -275,6 +298,7 @@ static void the_law_sees_another_row(void **state) {
     open_world(&w, one_shape, PAGE_TOKENS, 512, 100);
     ramet_context *context;
     assert_ok(ramet_cache_context_create(w.cache, &context, error));
+    enter(context);
     grow(&w, context, PREFIX, 1);
     assert_true(is_lawful(&w, context));
     ramet_context_page_write(context, 20)[0] ^= 1;

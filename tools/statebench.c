@@ -1,4 +1,4 @@
-/* statebench.c - what the state room's operations cost: fork, drop, one more position, and prefix match, at several
+/* statebench.c - what the state room's operations cost: fork, drop, one more position, prefix match, and use, at several
  * lengths and shapes of the tree. Pages are synthetic (a byte per position), so that a million positions fit.
  *
  *   ramet-statebench [THREADS]     a pool of so many threads finishes a job before each measurement, as an engine's has
@@ -69,20 +69,37 @@ static void settle(bench *b) {
 
 /* ---- contexts ---- */
 
-static void open_cache(bench *b, uint64_t n_pages) {
+enum { N_VOCAB = 64, ROW_BYTES = N_VOCAB * sizeof(float) };
+
+/* And as many rows of logits. */
+static void open_paged_cache(bench *b, uint64_t n_pages, const ramet_pager *pager) {
     ramet_cache_options options = {.page_tokens = PAGE_TOKENS,
                                    .page_bytes = PAGE_TOKENS,
                                    .n_ctx = MAX_POSITIONS + PAGE_TOKENS,
-                                   .n_vocab = 64,
-                                   .budget_bytes = n_pages * PAGE_TOKENS,
-                                   .tree_budget_bytes = n_pages * PAGE_TOKENS * 64};
+                                   .n_vocab = N_VOCAB,
+                                   .budget_bytes = n_pages * (PAGE_TOKENS + ROW_BYTES),
+                                   .tree_budget_bytes = n_pages * (PAGE_TOKENS + ROW_BYTES),
+                                   .pager = pager};
     MUST(ramet_cache_create(&options, &b->cache, error));
 }
 
+static void open_cache(bench *b, uint64_t n_pages) {
+    open_paged_cache(b, n_pages, NULL);
+}
+
+static void enter(ramet_context *context) {
+    MUST(ramet_context_enter(context, error));
+    MUST(ramet_context_use(context, error));
+}
+
+/* A step of an engine, from its begin to its end. */
 static void extend(ramet_context *context, const int32_t *tokens, uint32_t n) {
+    enter(context);
+    MUST(ramet_context_reserve_tail(context, error));
     MUST(ramet_context_writable(context, n, error));
     ramet_context_commit(context, tokens, n);
     if (!ramet_context_logits_writable(context)) exit(1);
+    ramet_context_leave(context);
 }
 
 static ramet_context *open_context(bench *b, uint32_t n) {
@@ -90,6 +107,11 @@ static ramet_context *open_context(bench *b, uint32_t n) {
     MUST(ramet_cache_context_create(b->cache, &context, error));
     extend(context, b->tokens, n);
     return context;
+}
+
+static void drop(ramet_context **context) {
+    MUST(ramet_context_enter(*context, error));
+    ramet_context_destroy(context);
 }
 
 static ramet_context *fork_of(ramet_context *context) {
@@ -113,7 +135,7 @@ static void bench_context(bench *b, uint32_t positions) {
         uint64_t t2 = ramet_now_nanoseconds();
         extend(forks[0], b->tokens, 1);
         uint64_t t3 = ramet_now_nanoseconds();
-        for (uint32_t i = 0; i < FORKS; i++) ramet_context_destroy(&forks[i]);
+        for (uint32_t i = 0; i < FORKS; i++) drop(&forks[i]);
         uint64_t t4 = ramet_now_nanoseconds();
         forked[rep] = t1 - t0, written[rep] = t2 - t1, grown[rep] = t3 - t2, dropped[rep] = t4 - t3;
     }
@@ -121,7 +143,39 @@ static void bench_context(bench *b, uint32_t positions) {
     print_row(b, "first position written to a fork", positions, written);
     print_row(b, "one more position", positions, grown);
     print_row(b, "drop x 32", positions, dropped);
-    ramet_context_destroy(&source);
+    drop(&source);
+    ramet_cache_destroy(&b->cache);
+}
+
+/* ---- use ---- */
+
+static ramet_status refuse(void *user, ramet_pager_item *items, uint32_t n, ramet_error *error) {
+    (void)user, (void)items, (void)n;
+    return ramet_fail(error, RAMET_E_IO, "all of it is in memory, and some is paged");
+}
+static void forget(void *user, uint64_t name) {
+    (void)user, (void)name;
+}
+
+/* What a pager costs who does not need it: marks on every block, and their way out of the list of idle ones and back. */
+static void bench_use(bench *b, uint32_t positions, bool is_paged) {
+    static uint64_t used[REPS], grown[REPS];
+    const ramet_pager pager = {.write = refuse, .read = refuse, .forget = forget};
+    open_paged_cache(b, MAX_POSITIONS / PAGE_TOKENS + 64, is_paged ? &pager : NULL);
+    ramet_context *context = open_context(b, positions);
+    for (uint32_t rep = 0; rep < REPS; rep++) {
+        settle(b);
+        uint64_t t0 = ramet_now_nanoseconds();
+        enter(context);
+        ramet_context_leave(context);
+        uint64_t t1 = ramet_now_nanoseconds();
+        extend(context, b->tokens, 1);
+        uint64_t t2 = ramet_now_nanoseconds();
+        used[rep] = t1 - t0, grown[rep] = t2 - t1;
+    }
+    print_row(b, is_paged ? "use and leave, with a pager" : "use and leave", positions, used);
+    if (is_paged) print_row(b, "  one more position", positions, grown);
+    drop(&context);
     ramet_cache_destroy(&b->cache);
 }
 
@@ -129,7 +183,7 @@ static void bench_context(bench *b, uint32_t positions) {
 
 static void retain(ramet_context *context) {
     MUST(ramet_context_enter(context, error));
-    MUST(ramet_tree_retain(context, error));
+    MUST(ramet_tree_retain(context, NULL, error));
     ramet_context_leave(context);
 }
 
@@ -142,7 +196,7 @@ static void keep_different(bench *b) {
         tokens[0] = 100 + i;
         extend(context, tokens, PAGE_TOKENS);
         retain(context);
-        ramet_context_destroy(&context);
+        drop(&context);
     }
 }
 
@@ -154,9 +208,9 @@ static void keep_branches(bench *b) {
         int32_t token = 1000 + i;
         extend(context, &token, 1);
         retain(context);
-        ramet_context_destroy(&context);
+        drop(&context);
     }
-    ramet_context_destroy(&trunk);
+    drop(&trunk);
 }
 
 /* A conversation of which every turn was kept, and others. */
@@ -164,10 +218,10 @@ static void keep_turns(bench *b) {
     for (uint32_t n = TURN; n < MATCHED; n += TURN) {
         ramet_context *context;
         uint32_t matched;
-        MUST(ramet_tree_match(b->cache, b->tokens, n, &context, &matched, error));
+        MUST(ramet_tree_match(b->cache, NULL, b->tokens, n, &context, &matched, error));
         extend(context, b->tokens + matched, n - matched);
         retain(context);
-        ramet_context_destroy(&context);
+        drop(&context);
     }
     keep_different(b);
 }
@@ -178,14 +232,14 @@ static void bench_match(bench *b, const char *what, void (*keep)(bench *)) {
     keep(b);
     ramet_context *hit = open_context(b, MATCHED);
     retain(hit);
-    ramet_context_destroy(&hit);
+    drop(&hit);
     for (uint32_t rep = 0; rep < REPS; rep++) {
         uint32_t matched;
         settle(b);
         uint64_t t0 = ramet_now_nanoseconds();
-        MUST(ramet_tree_match(b->cache, b->tokens, MATCHED, &hit, &matched, error));
+        MUST(ramet_tree_match(b->cache, NULL, b->tokens, MATCHED, &hit, &matched, error));
         uint64_t t1 = ramet_now_nanoseconds();
-        ramet_context_destroy(&hit);
+        drop(&hit);
         uint64_t t2 = ramet_now_nanoseconds();
         if (matched != MATCHED) exit(1);
         found[rep] = t1 - t0, dropped[rep] = t2 - t1;
@@ -208,6 +262,8 @@ int main(int argc, char **argv) {
         bench_context(&b, 2048);
         bench_context(&b, MATCHED);
         bench_context(&b, MAX_POSITIONS);
+        bench_use(&b, MATCHED, false);
+        bench_use(&b, MATCHED, true);
         bench_match(&b, "match, 10,000 differ at once", keep_different);
         bench_match(&b, "match, 10,000 differ at the end", keep_branches);
         bench_match(&b, "match, every turn of 100 kept", keep_turns);

@@ -79,8 +79,9 @@ static char *directory_of(const char *path) {
  * closed before it has its name. EEXIST: a sweeper was faster, or the name is taken. */
 static int create_held(ramet_publisher *p) {
     p->mark = ramet_temporary_add(p->temporary);
-    p->fd = open(p->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    p->fd = open(p->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, p->mode ? p->mode & 0777 : 0666);
     if (p->fd < 0) return errno;
+    if (p->mode) (void)fchmod(p->fd, p->mode & 0777); /* the umask took some; where it cannot be, it has fewer */
     if (!ramet_temporary_hold(p->fd, p->temporary)) return EEXIST;
     p->held = fcntl(p->fd, F_DUPFD_CLOEXEC, 0);
     return p->held < 0 ? errno : 0;
@@ -121,8 +122,10 @@ ramet_status ramet_publish_begin(const char *path, ramet_publisher *out, ramet_e
         return RAMET_OK;
     }
     struct stat st; /* the rename would put a file in the place of /dev/null */
-    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
+    bool exists = stat(path, &st) == 0;
+    if (exists && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
         return ramet_fail(error, RAMET_E_ARGUMENT, "%s is not a regular file; - is standard output", path);
+    if (exists) out->mode = st.st_mode;
     out->path = copy_text(path);
     out->directory = directory_of(path);
     ramet_status status = RAMET_OK;
@@ -133,6 +136,12 @@ ramet_status ramet_publish_begin(const char *path, ramet_publisher *out, ramet_e
         status = ramet_fail(error, RAMET_E_NO_MEMORY, "no memory to write %s", path);
     if (status != RAMET_OK) ramet_publish_abort(out);
     return status;
+}
+
+ramet_status ramet_publish_restrict(ramet_publisher *p, ramet_error *error) {
+    if (p->is_stdout) return RAMET_OK;
+    if (fchmod(p->fd, 0600) == 0) return RAMET_OK;
+    return ramet_fail_errno(error, "cannot keep others from reading %s", p->path);
 }
 
 enum { IN_ORDER = -1 };

@@ -26,20 +26,25 @@ typedef struct ramet_publisher {
     int fd, held;
     bool is_stdout;
     bool skip_sync; /* set it after begin: the file then survives a crash of the process, not one of the machine */
+    unsigned mode;  /* of the file that it replaces, as stat gives it; 0: there is none, so as the umask has it */
     char *path, *directory, *temporary;
     ramet_temporary *mark;
 } ramet_publisher;
 
-/* First sweeps the directory of what dead processes left. E_ARGUMENT when `path` is a device, a pipe or a socket. */
+/* First sweeps the directory of what dead processes left. The file gets the permissions of the one that it replaces.
+ * E_ARGUMENT when `path` is a device, a pipe or a socket. */
 ramet_status ramet_publish_begin(const char *path, ramet_publisher *out, ramet_error *error);
 /* Sets the file's blocks aside, where the file system can: a full disk is known before anything is made. */
 ramet_status ramet_publish_reserve(ramet_publisher *p, uint64_t bytes, ramet_error *error);
+/* Nobody but the owner may read the file, whatever the old one allows. Before the first write. */
+ramet_status ramet_publish_restrict(ramet_publisher *p, ramet_error *error);
 /* All of it or an error; short writes and EINTR are handled. */
 ramet_status ramet_publish_write(ramet_publisher *p, const void *data, size_t bytes, ramet_error *error);
 /* The same at an offset, from any thread; in order to standard output, which has no offsets. */
 ramet_status ramet_publish_write_at(ramet_publisher *p, const void *data, size_t bytes, uint64_t offset,
                                     ramet_error *error);
-/* fsync, close, rename, fsync of the directory (no fsync under skip_sync). On failure the temporary file is removed and the old file is intact. */
+/* fsync, close, rename, fsync of the directory (no fsync under skip_sync). On failure the temporary file is removed and the
+ * old file is intact. */
 ramet_status ramet_publish_commit(ramet_publisher *p, ramet_error *error);
 void ramet_publish_abort(ramet_publisher *p);
 

@@ -3,6 +3,7 @@
 #include "base/temporary.h"
 #include "base/clock.h"
 #include "base/memory.h"
+#include "base/sweep.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -11,11 +12,13 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+enum { PATH_BYTES = 4096 }; /* no system call takes more */
+
 struct ramet_temporary {
     ramet_temporary *next; /* immutable once in the list */
     size_t capacity;
     bool is_taken;     /* under the mutex */
-    _Atomic bool live; /* the path is whole */
+    _Atomic bool live; /* the path is whole, unless the node has been given to another in this moment */
     char path[];
 };
 
@@ -47,14 +50,6 @@ ramet_temporary *ramet_temporary_add(const char *path) {
     return t;
 }
 
-ramet_temporary *ramet_temporary_find(const char *path) {
-    pthread_mutex_lock(&mutex);
-    ramet_temporary *t = atomic_load_explicit(&list, memory_order_relaxed);
-    while (t && !(t->is_taken && strcmp(t->path, path) == 0)) t = t->next;
-    pthread_mutex_unlock(&mutex);
-    return t;
-}
-
 void ramet_temporary_forget(ramet_temporary *t) {
     if (!t) return;
     atomic_store_explicit(&t->live, false, memory_order_release);
@@ -63,14 +58,31 @@ void ramet_temporary_forget(ramet_temporary *t) {
     pthread_mutex_unlock(&mutex);
 }
 
+/* From a copy: what is checked is what is removed. Another thread may be writing a path where one was just read, and a mix
+ * of two names somebody's; one that ends as only ours do is not. */
+static void remove_named(const char *path, int (*remove_path)(const char *)) {
+    char copy[PATH_BYTES];
+    size_t n = 0;
+    while (n < sizeof copy - 1 && path[n]) {
+        copy[n] = path[n];
+        n++;
+    }
+    copy[n] = '\0';
+    if (ramet_temporary_is_named(copy)) remove_path(copy);
+}
+
 static void remove_live(int (*remove_path)(const char *)) {
     for (ramet_temporary *t = atomic_load_explicit(&list, memory_order_acquire); t; t = t->next)
-        if (atomic_load_explicit(&t->live, memory_order_acquire)) remove_path(t->path);
+        if (atomic_load_explicit(&t->live, memory_order_acquire)) remove_named(t->path, remove_path);
 }
 
 void ramet_temporary_remove_all(void) {
     remove_live(unlink);
-    remove_live(rmdir);
+#ifdef __linux__
+    remove_live(ramet_temporary_remove_directory);
+#else
+    remove_live(rmdir); /* one with files is left for a sweeper */
+#endif
 }
 
 uint64_t ramet_noise(void) {

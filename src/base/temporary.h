@@ -8,29 +8,26 @@
 
 typedef struct ramet_temporary ramet_temporary;
 
-/* Registers a path (copied). NULL when there is no memory: it would merely be left behind. Any thread. */
+/* Registers the path of something with a temporary name (sweep.h), absolute if the process may change its directory. It is
+ * copied. NULL when there is no memory: it would merely be left behind. Any thread. */
 ramet_temporary *ramet_temporary_add(const char *path);
-ramet_temporary *ramet_temporary_find(const char *path); /* NULL: not registered; O(registered) */
-void ramet_temporary_forget(ramet_temporary *t);         /* NULL does nothing */
-/* Removes all that is registered, files before directories. Async-signal-safe; for a process that is about to end. */
+void ramet_temporary_forget(ramet_temporary *t); /* NULL does nothing */
+/* Removes all that is registered, files before directories, and these with the files in them; what has no temporary name
+ * stays. Async-signal-safe; for a process that is about to end. */
 void ramet_temporary_remove_all(void);
 
-/* A private directory under `parent` and the path of one file in it (none when `file_name` is NULL); both are removed
- * together. First sweeps `parent` (sweep.h). */
+/* A private directory under `parent` and the path of one file in it ("ramet-" `file_name`; none when that is NULL), both
+ * absolute: the process may change its own. It is removed with all files in it, which need not be registered. First
+ * sweeps `parent` (sweep.h). E_ARGUMENT when that is empty, or too long for the system. */
+enum { RAMET_SCRATCH_PATH_BYTES = 4096 };
 typedef struct ramet_scratch {
-    char directory[480], file[512];
+    char directory[RAMET_SCRATCH_PATH_BYTES - 32]; /* so that there is room for the names in it */
+    char file[RAMET_SCRATCH_PATH_BYTES];
     int held; /* keeps sweepers away */
-    ramet_temporary *marks[2];
+    ramet_temporary *mark;
 } ramet_scratch;
 ramet_status ramet_scratch_create(const char *parent, const char *file_name, ramet_scratch *out, ramet_error *error);
 void ramet_scratch_remove(ramet_scratch *s);
-
-/* The path of a file in a directory of this process's own under `parent`, which is made for the first such file and
- * goes with the last: a process that is killed leaves one thing to sweep, and holds one descriptor, however many files
- * it has there. *out is malloc'ed, and registered; file names are the caller's to keep apart; any thread. */
-ramet_status ramet_nest_add(const char *parent, const char *file_name, char **out, ramet_error *error);
-/* Removes the file, if it was made, and lets go of its path. */
-void ramet_nest_remove(const char *path);
 
 /* 64 bits that no other process will come up with. */
 uint64_t ramet_noise(void);

@@ -13,6 +13,8 @@ typedef enum ramet_bench_kind {
     RAMET_BENCH_SNAPSHOT, /* into the page cache */
     RAMET_BENCH_SYNCED,   /* until the disk has it */
     RAMET_BENCH_RESTORE,
+    RAMET_BENCH_SPILL,
+    RAMET_BENCH_READ_BACK,
     RAMET_BENCH_MATCH,
     RAMET_BENCH_KINDS,
 } ramet_bench_kind;
@@ -31,7 +33,7 @@ typedef struct ramet_bench_row {
 /* The process behind the first prompt, before anything else is measured. */
 typedef struct ramet_bench_memory {
     uint64_t resident_bytes, peak_bytes; /* 0: this system does not say */
-    uint64_t kv_bytes;                   /* pages in use */
+    uint64_t kv_bytes;                   /* of contexts */
 } ramet_bench_memory;
 
 typedef struct ramet_bench {

@@ -19,6 +19,8 @@ static const struct {
     [RAMET_BENCH_SNAPSHOT] = {"snapshot", "bytes", "copy"},
     [RAMET_BENCH_SYNCED] = {"snapshot_synced", "bytes", NULL},
     [RAMET_BENCH_RESTORE] = {"restore", "bytes", "copy"},
+    [RAMET_BENCH_SPILL] = {"spill", "bytes", "copy"},
+    [RAMET_BENCH_READ_BACK] = {"read_back", "bytes", "copy"},
     [RAMET_BENCH_MATCH] = {"match", "tokens", NULL},
 };
 

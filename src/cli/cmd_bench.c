@@ -22,8 +22,8 @@
 
 /* ---------------------------------------------------------------- limits ---- */
 
-/* Bytes that one step of `branches` contexts must read: the weights once, and per layer the positions that it sees; those
- * before `own` are the same pages for all branches. */
+/* Bytes that one step of `branches` contexts must read: the weights once, and per layer the positions that it sees;
+ * those before `own` are the same pages for all branches. */
 static double step_bytes(const ramet_bench *b, uint32_t branches, double length, double own) {
     const ramet_model_info *m = &b->s.info;
     double layer_bytes = (double)b->s.engine_info.kv_bytes_per_token / m->n_layers, bytes = (double)m->step_bytes;
@@ -128,12 +128,28 @@ static ramet_status time_restore(ramet_bench *b, ramet_bench_row *row, uint32_t 
     return RAMET_OK;
 }
 
+/* Pages and logits, out to the page cache and back; asking for the logits reads all of it. */
+static ramet_status time_spill(ramet_bench *b, ramet_bench_row *row, ramet_context *source, uint32_t rep,
+                               ramet_error *error) {
+    ramet_engine_stats before, after;
+    const float *logits;
+    ramet_engine_get_stats(b->s.engine, &before);
+    if (row->kind == RAMET_BENCH_SPILL)
+        TIME(row, rep, ramet_context_spill(source, error));
+    else
+        TIME(row, rep, ramet_context_logits(source, &logits, error));
+    ramet_engine_get_stats(b->s.engine, &after);
+    row->amount = after.spill_bytes - before.spill_bytes + after.read_back_bytes - before.read_back_bytes;
+    row->limit_bytes = (double)row->amount;
+    return RAMET_OK;
+}
+
 static ramet_status time_match(ramet_bench *b, ramet_bench_row *row, ramet_context *source, uint32_t rep,
                                ramet_error *error) {
     ramet_context *matched = NULL;
     size_t n_matched;
-    RAMET_TRY(ramet_prefix_retain(source, error));
-    TIME(row, rep, ramet_prefix_match(b->s.engine, b->tokens, b->o->bench_prompt, &matched, &n_matched, error));
+    RAMET_TRY(ramet_prefix_retain(source, NULL, error));
+    TIME(row, rep, ramet_prefix_match(b->s.engine, NULL, b->tokens, b->o->bench_prompt, &matched, &n_matched, error));
     row->amount = n_matched;
     ramet_drop(&matched);
     ramet_prefix_clear(b->s.engine);
@@ -153,6 +169,8 @@ static ramet_status time_row(ramet_bench *b, ramet_bench_row *row, ramet_context
     case RAMET_BENCH_SNAPSHOT:
     case RAMET_BENCH_SYNCED: return time_snapshot(b, row, source, rep, error);
     case RAMET_BENCH_RESTORE: return time_restore(b, row, rep, error);
+    case RAMET_BENCH_SPILL:
+    case RAMET_BENCH_READ_BACK: return time_spill(b, row, source, rep, error);
     case RAMET_BENCH_MATCH: return time_match(b, row, source, rep, error);
     case RAMET_BENCH_KINDS: break;
     }
@@ -162,7 +180,7 @@ static ramet_status time_row(ramet_bench *b, ramet_bench_row *row, ramet_context
 static void look_at_memory(ramet_bench *b) {
     ramet_engine_stats stats;
     ramet_engine_get_stats(b->s.engine, &stats);
-    b->memory.kv_bytes = stats.pages_live * b->s.engine_info.page_bytes;
+    b->memory.kv_bytes = stats.memory_bytes;
     ramet_footprint(&b->memory.resident_bytes, &b->memory.peak_bytes);
 }
 
@@ -248,13 +266,17 @@ static ramet_status add_rows(ramet_bench *b, ramet_error *error) {
     RAMET_TRY(add_row(b, RAMET_BENCH_SNAPSHOT, 0, 0, error));
     RAMET_TRY(add_row(b, RAMET_BENCH_SYNCED, 0, 0, error));
     RAMET_TRY(add_row(b, RAMET_BENCH_RESTORE, 0, 0, error));
+    RAMET_TRY(add_row(b, RAMET_BENCH_SPILL, 0, 0, error));
+    RAMET_TRY(add_row(b, RAMET_BENCH_READ_BACK, 0, 0, error));
     return add_row(b, RAMET_BENCH_MATCH, 0, 0, error);
 }
 
 static ramet_status open_session(ramet_bench *b, ramet_error *error) {
     uint64_t start = ramet_now_nanoseconds();
+    ramet_options options = *b->o;
+    if (!options.spill_directory) options.spill_directory = ramet_temporary_parent();
     RAMET_TRY(ramet_session_open(b->o, &b->s, error));
-    RAMET_TRY(ramet_session_start(&b->s, b->o, b->o->bench_prompt + b->o->bench_generate, error));
+    RAMET_TRY(ramet_session_start(&b->s, &options, b->o->bench_prompt + b->o->bench_generate, error));
     b->ready_nanoseconds = ramet_now_nanoseconds() - start;
     for (size_t i = 0; i < b->n_rows; i++) {
         ramet_bench_row *row = &b->rows[i];

@@ -1,5 +1,5 @@
-/* cmd_ctx_convert.c - `ramet ctx convert`: a saved context rewritten, with smaller rows, under another key or none, or in
- * the current format. */
+/* cmd_ctx_convert.c - `ramet ctx convert`: a saved context rewritten, with smaller rows, under another key or none, or
+ * in the current format. */
 #include "base/clock.h"
 #include "base/crypt.h"
 #include "cli/commands.h"
@@ -117,6 +117,7 @@ ramet_status ramet_cmd_ctx_convert(const ramet_options *o, ramet_error *error) {
     RAMET_TRY(ramet_output_check(o->output, error));
     RAMET_TRY(ramet_input_file_open(o->input, &file, error));
     ramet_status status = run_with_keys(o, file.path, error);
+    if (status != RAMET_OK) ramet_input_file_explain(&file, error);
     ramet_input_file_close(&file);
     return status;
 }

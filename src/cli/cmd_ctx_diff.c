@@ -1,5 +1,5 @@
-/* cmd_ctx_diff.c - `ramet ctx diff`: where the tokens of two saved contexts part, how each goes on, and what else they do not
- * have in common. A report: that they differ is no failure. */
+/* cmd_ctx_diff.c - `ramet ctx diff`: where the tokens of two saved contexts part, how each goes on, and what else
+ * they do not have in common. A report: that they differ is no failure. */
 #include "cli/commands.h"
 #include "cli/json.h"
 #include "cli/policy.h"
@@ -77,9 +77,19 @@ static bool differs(const comparison *c, fact f) {
     return strcmp(describe(&c->a.info, f).text, describe(&c->b.info, f).text) != 0;
 }
 
-/* State is a function of these and of the tokens. */
+/* What goes on from rounded rows has other bits than the law says, and a file does not tell where they were rounded. */
+static bool is_lossy(const comparison *c) {
+    return c->a.info.payload != c->a.info.kv || c->b.info.payload != c->b.info.kv;
+}
+
+/* Unless it is lossy, state is a function of these and of the tokens. */
 static bool is_same_state(const comparison *c) {
-    return !differs(c, WEIGHTS) && !differs(c, NUMERICS) && !differs(c, KV) && !differs(c, PAYLOAD);
+    return !differs(c, WEIGHTS) && !differs(c, NUMERICS) && !differs(c, KV);
+}
+
+static const char *describe_state(const comparison *c) {
+    if (is_lossy(c)) return "lossy: not known";
+    return is_same_state(c) ? "the same bits" : "other bits: see below";
 }
 
 /* ---- printing ---- */
@@ -109,7 +119,7 @@ static ramet_status print_text(const comparison *c, ramet_error *error) {
     putchar('\n');
     RAMET_TRY(print_rest(c, "a goes on", &c->a, error));
     RAMET_TRY(print_rest(c, "b goes on", &c->b, error));
-    if (c->n_common > 0) printf("common state    %s\n", is_same_state(c) ? "the same bits" : "other bits: see below");
+    if (c->n_common > 0) printf("common state    %s\n", describe_state(c));
     for (fact f = 0; f < N_FACTS; f++) {
         if (!differs(c, f)) continue;
         fact_text a = describe(&c->a.info, f), b = describe(&c->b.info, f);
@@ -144,7 +154,10 @@ static ramet_status write_json(const comparison *c, ramet_error *error) {
     ramet_json j = {.out = stdout};
     ramet_json_object_begin(&j, NULL);
     ramet_json_u64(&j, "common_tokens", c->n_common);
-    ramet_json_bool(&j, "same_state", is_same_state(c));
+    if (is_lossy(c))
+        ramet_json_null(&j, "same_state");
+    else
+        ramet_json_bool(&j, "same_state", is_same_state(c));
     RAMET_TRY(write_side(c, &j, "a", &c->a, error));
     RAMET_TRY(write_side(c, &j, "b", &c->b, error));
     ramet_json_array_begin(&j, "differences");
@@ -168,7 +181,7 @@ static ramet_status read_side(const ramet_options *o, const char *name, side *s,
     s->name = name;
     RAMET_TRY(ramet_input_file_open(name, &s->file, error));
     RAMET_TRY(ramet_snapshot_read_info(s->file.path, &s->info, error));
-    RAMET_TRY(ramet_policy_open(o, &policy, error));
+    RAMET_TRY(ramet_policy_open_for(o, &s->info, &policy, error));
     ramet_status status = ramet_snapshot_read_tokens(s->file.path, &policy.rules, &s->tokens, &s->n, error);
     ramet_policy_close(&policy);
     return status;
@@ -194,7 +207,8 @@ static ramet_status compare(const ramet_options *o, comparison *c, ramet_session
     return o->json ? write_json(c, error) : print_text(c, error);
 }
 
-static void close_side(side *s) {
+static void close_side(side *s, ramet_status status, ramet_error *error) {
+    if (status != RAMET_OK) ramet_input_file_explain(&s->file, error);
     ramet_input_file_close(&s->file);
     free(s->tokens);
 }
@@ -206,7 +220,7 @@ ramet_status ramet_cmd_ctx_diff(const ramet_options *o, ramet_error *error) {
         return ramet_fail(error, RAMET_E_ARGUMENT, "both contexts want standard input");
     ramet_status status = compare(o, &c, &session, error);
     ramet_session_close(&session);
-    close_side(&c.a);
-    close_side(&c.b);
+    close_side(&c.a, status, error);
+    close_side(&c.b, status, error);
     return status;
 }

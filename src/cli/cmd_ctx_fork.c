@@ -99,6 +99,7 @@ ramet_status ramet_cmd_ctx_fork(const ramet_options *o, ramet_error *error) {
     if (!o->input) return ramet_fail(error, RAMET_E_ARGUMENT, "which context? Give -i FILE.ramet");
     RAMET_TRY(ramet_input_file_open(o->input, &file, error));
     ramet_status status = run(o, file.path, &s, error);
+    if (status != RAMET_OK) ramet_input_file_explain(&file, error);
     ramet_session_close(&s);
     ramet_input_file_close(&file);
     return status;

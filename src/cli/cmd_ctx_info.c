@@ -67,9 +67,10 @@ static void print_json(const char *file, const ramet_snapshot_info *s, bool veri
     ramet_json_object_end(&j);
 }
 
-static ramet_status verify(const ramet_options *o, const char *path, ramet_error *error) {
+static ramet_status verify(const ramet_options *o, const char *path, const ramet_snapshot_info *info,
+                           ramet_error *error) {
     ramet_policy policy;
-    RAMET_TRY(ramet_policy_open(o, &policy, error));
+    RAMET_TRY(ramet_policy_open_for(o, info, &policy, error));
     ramet_status status = ramet_snapshot_verify(path, &policy.rules, error);
     ramet_policy_close(&policy);
     return status;
@@ -78,13 +79,17 @@ static ramet_status verify(const ramet_options *o, const char *path, ramet_error
 ramet_status ramet_cmd_ctx_info(const ramet_options *o, ramet_error *error) {
     ramet_input_file file;
     ramet_snapshot_info info;
+    if (!o->verify && (o->min_generation > 0 || o->profile))
+        return ramet_fail(error, RAMET_E_ARGUMENT, "%s is checked with --verify; give that, too",
+                          o->profile ? "--profile" : "--min-generation");
     RAMET_TRY(ramet_input_file_open(o->args[0], &file, error));
     ramet_status status = ramet_snapshot_read_info(file.path, &info, error);
-    if (status == RAMET_OK && o->verify) status = verify(o, file.path, error);
+    if (status == RAMET_OK && o->verify) status = verify(o, file.path, &info, error);
     if (status == RAMET_OK && o->json)
         print_json(o->args[0], &info, o->verify);
     else if (status == RAMET_OK)
         print_text(o->args[0], &info, o->verify);
+    if (status != RAMET_OK) ramet_input_file_explain(&file, error);
     ramet_input_file_close(&file);
     return status;
 }

@@ -121,6 +121,7 @@ static ramet_status stop_branch(ramet_run *r, ramet_branch *b, const char *why, 
     const char *text;
     size_t bytes;
     b->stop = why;
+    ramet_drop(&b->context); /* others may need its memory */
     ramet_detokenizer_finish(b->detokenizer, &text, &bytes);
     return append_text(r, b, text, bytes, error);
 }
@@ -148,7 +149,23 @@ static ramet_status step_branch(ramet_run *r, ramet_branch *b, ramet_error *erro
     return RAMET_OK;
 }
 
+/* A step of each, as many at a time as there is memory for: where contexts spill, the others go to disk meanwhile. */
+static ramet_status extend_all(ramet_run *r, size_t n_items, ramet_error *error) {
+    for (size_t done = 0; done < n_items;) {
+        size_t n = n_items - done < r->n_together ? n_items - done : r->n_together;
+        ramet_status status = ramet_batch_extend(r->items + done, n, error);
+        if (status == RAMET_E_BUDGET && r->o->spill_directory && n > 1) {
+            r->n_together = (n + 1) / 2;
+            continue;
+        }
+        RAMET_TRY(status);
+        done += n;
+    }
+    return RAMET_OK;
+}
+
 static ramet_status decode(ramet_run *r, ramet_error *error) {
+    r->n_together = r->n_branches;
     for (;;) {
         size_t n_items = 0;
         for (uint32_t i = 0; i < r->n_branches; i++) {
@@ -162,7 +179,7 @@ static ramet_status decode(ramet_run *r, ramet_error *error) {
         }
         if (n_items == 0) return RAMET_OK;
         uint64_t start = ramet_now_nanoseconds();
-        RAMET_TRY(ramet_batch_extend(r->items, n_items, error));
+        RAMET_TRY(extend_all(r, n_items, error));
         r->decode_nanoseconds += ramet_now_nanoseconds() - start;
         r->n_decoded += n_items;
     }
@@ -210,6 +227,7 @@ ramet_status ramet_cmd_run(const ramet_options *o, ramet_error *error) {
     ramet_status status = RAMET_OK;
     if (o->prompt || o->file) status = ramet_input_text(o, &text, &bytes, error);
     if (status == RAMET_OK) status = run(&r, text, bytes, error);
+    if (status != RAMET_OK) ramet_input_file_explain(&r.input, error);
     ramet_input_file_close(&r.input);
     free_run(&r);
     free(text);

@@ -43,6 +43,7 @@ ramet_status ramet_cmd_verify(const ramet_options *o, ramet_error *error) {
     ramet_session s;
     RAMET_TRY(ramet_session_open(o, &s, error));
     ramet_engine_options options = ramet_engine_options_of(o);
+    if (!options.spill_directory) options.spill_directory = ramet_temporary_parent();
     printer p = {.is_json = o->json, .json = {.out = stdout}};
     uint32_t n_failed = 0;
     begin(&p, &s.info);

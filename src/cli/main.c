@@ -51,10 +51,10 @@ static const command commands[] = {
     {"bench", RAMET_CMD_BENCH, 0, 0, "-m MODEL [--prompt N] [--gen N] [--branches LIST] [--forks N] [--reps N]",
      "measure speed, beside the machine's limits",
      "Times load, prefill, decode, branches as one batch, fork, snapshot (into the page cache, and synced to the\n"
-     "disk), restore and prefix match, on arbitrary tokens, and in the same run how fast this machine reads and\n"
-     "copies memory. The share of the limit is, for decode and branches, what a step must read, weights and keys and\n"
-     "values, pages that branches share counted once, against the read rate; for load, snapshot and restore, bytes of\n"
-     "the file against the copy rate.\n",
+     "disk), restore, spill, reading back and prefix match, on arbitrary tokens, and in the same run how fast this\n"
+     "machine reads and copies memory. The share of the limit is, for decode and branches, what a step must read,\n"
+     "weights and keys and values, pages that branches share counted once, against the read rate; for load, snapshot,\n"
+     "restore, spill and reading back, bytes against the copy rate.\n",
      ramet_cmd_bench},
     {"verify", RAMET_CMD_VERIFY, 0, 0, "-m MODEL", "check that nothing changes the bits",
      "Runs every exactness check on this model and machine. Ends with code 3 when one fails.\n", ramet_cmd_verify},
@@ -90,8 +90,8 @@ static void print_overview(FILE *out, const char *group) {
     fprintf(out, "\n`ramet COMMAND --help` explains one%s. Options take one dash or two.\n",
             n ? "" : ", `ramet --version` shows what this is");
     if (n == 0)
-        fputs("Exit codes: 0 ok, 1 failed, 2 usage, 3 a check failed, 4 other model or numerics, 5 corrupt file,\n"
-              "6 no memory, disk or budget, 130 interrupted.\n",
+        fputs("Exit codes: 0 ok, 1 failed, 2 usage, 3 broken invariant, 4 file of another model or other numerics,\n"
+              "5 corrupt or failed authentication, 6 no memory, disk or budget, 7 network, 130 interrupted.\n",
               out);
 }
 

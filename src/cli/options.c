@@ -29,7 +29,7 @@ typedef struct option_row {
     option_kind kind;
     const char *argument, *help;
     size_t offset;
-    double min, max;
+    double min, max; /* of a number; of a string, min is 1 when it must not be empty */
     unsigned commands;
 } option_row;
 
@@ -105,7 +105,7 @@ static const option_row rows[] = {
      RAMET_CMD_RUN | RAMET_CMD_FORK},
     {"payload", 0, OPTION_CHOICE, "f32|f16|vq8|q8", "store the rows at this precision (default: as they are)",
      AT(payload), 0, 0, RAMET_CMD_CONVERT},
-    {"encrypt", 0, OPTION_STRING, "KEYFILE", "encrypt the new file with the 32 bytes of KEYFILE", AT(encrypt), 0, 0,
+    {"encrypt", 0, OPTION_STRING, "KEYFILE", "encrypt the new file with the 32 bytes of KEYFILE", AT(encrypt), 1, 0,
      RAMET_CMD_CONVERT},
     {"decrypt", 0, OPTION_FLAG, NULL, "write a plain file, though the old one is encrypted", AT(decrypt), 0, 0,
      RAMET_CMD_CONVERT},
@@ -132,8 +132,11 @@ static const option_row rows[] = {
     {"kv", 0, OPTION_KV, "f32|f16|vq8|q8", "precision of the key and value cache", AT(kv), 0, 0, ENGINE},
     {"page-tokens", 0, OPTION_U32, "N", "positions per page: 16, 32, 64, 128 or 256; changes no bit", AT(page_tokens),
      16, 256, ENGINE},
-    {"kv-budget", 0, OPTION_SIZE, "SIZE", "ceiling of all pages, such as 512MiB or 8G", AT(kv_budget_bytes), 1, 0,
-     ENGINE},
+    {"ctx-mem-budget", 0, OPTION_SIZE, "SIZE", "memory of all contexts at most, such as 512MiB or 8G",
+     AT(kv_budget_bytes), 1, 0, ENGINE},
+    {"ctx-spill-dir", 0, OPTION_STRING, "DIR",
+     "what is idle and over that budget goes to files here, encrypted, and comes back; changes no bit",
+     AT(spill_directory), 1, 0, ENGINE},
     {"lora", 0, OPTION_STRING, "FILE[=SCALE]", "apply a GGUF adapter", AT(lora), 0, 0, ENGINE},
     {"no-digest-cache", 0, OPTION_FLAG, NULL, "hash the model's file, also when it was not changed since the last time",
      AT(no_digest_cache), 0, 0, ENGINE | TEXT | RAMET_CMD_TREE | RAMET_CMD_DIFF},
@@ -179,9 +182,13 @@ bool ramet_parse_float(const char *text, float *out) {
 }
 
 bool ramet_parse_size(const char *text, uint64_t *out) {
-    if (!isdigit((unsigned char)text[0])) return false;
+    static const char digits[] = "0123456789";
+    size_t n_whole = strspn(text, digits), n = n_whole;
+    if (text[n] == '.') n += 1 + strspn(text + n + 1, digits);
+    if (n_whole == 0 || text[n - 1] == '.') return false;
     char *end;
     double value = strtod(text, &end);
+    if (end != text + n) return false; /* it also reads 0x10 and 1e3 */
     unsigned shift = 0;
     static const char letters[] = "KMGT";
     const char *letter = *end ? strchr(letters, toupper((unsigned char)*end)) : NULL;
@@ -214,6 +221,7 @@ static ramet_status fail_value(const option_row *row, const char *text, ramet_er
     case OPTION_SIZE:
         return ramet_fail(error, RAMET_E_ARGUMENT, "%s%s takes a size such as 512MiB or 8G, not '%s'", dashes,
                           row->name, text);
+    case OPTION_STRING:
     case OPTION_CHOICE:
     case OPTION_KV:
         return ramet_fail(error, RAMET_E_ARGUMENT, "%s%s takes %s, not '%s'", dashes, row->name, row->argument, text);
@@ -236,7 +244,10 @@ static ramet_status set_value(const option_row *row, const char *text, ramet_opt
         if (!is_choice(row->argument, text)) return fail_value(row, text, error);
         *(const char **)field = text;
         return RAMET_OK;
-    case OPTION_STRING: *(const char **)field = text; return RAMET_OK;
+    case OPTION_STRING:
+        if (row->min > 0 && text[0] == '\0') return fail_value(row, text, error);
+        *(const char **)field = text;
+        return RAMET_OK;
     case OPTION_KV:
         out->has_kv = ramet_kv_parse(text, field);
         return out->has_kv ? RAMET_OK : fail_value(row, text, error);
@@ -376,7 +387,8 @@ ramet_status ramet_options_parse(int argc, char **argv, unsigned command, ramet_
     }
     if (!out->context_key && (command & KEEPERS)) {
         const char *set = getenv("RAMET_CONTEXT_KEY");
-        if (set && set[0]) out->context_key = set;
+        out->key_of_environment = set && set[0];
+        if (out->key_of_environment) out->context_key = set;
     }
     out->args = argv + optind;
     out->n_args = (size_t)(argc - optind);

@@ -35,11 +35,13 @@ typedef struct ramet_options {
     ramet_kv kv;
     bool has_kv; /* it was given */
     uint64_t kv_budget_bytes;
+    const char *spill_directory;
     const char *kernels;
     bool no_digest_cache;
 
     const char *prompt, *file, *input, *output, *tokens_file;
-    const char *context_key; /* a file; of the environment where no option names one */
+    const char *context_key; /* a file */
+    bool key_of_environment; /* no option names it, RAMET_CONTEXT_KEY does */
     bool allow_legacy, allow_lossy;
     const char *payload; /* a precision's name */
     const char *encrypt; /* a key file for what is written */

@@ -27,6 +27,7 @@ typedef struct ramet_run {
     uint32_t n_prompt, n_reused, n_prefilled;
     uint32_t n_most; /* tokens a branch can sample */
     uint32_t n_branches;
+    size_t n_together; /* of them go through the model in one batch */
     ramet_branch *branches;
     ramet_batch_item *items;
     void *scratch; /* of the sampler */

@@ -18,6 +18,22 @@ static void write_branch(ramet_json *j, const ramet_branch *b) {
     ramet_json_string(j, "stop_reason", b->stop);
 }
 
+static void write_spill(ramet_json *j, const ramet_run *r) {
+    ramet_engine_stats stats;
+    ramet_engine_get_stats(r->s.engine, &stats);
+    ramet_json_object_begin(j, "spill");
+    ramet_json_u64(j, "budget_bytes", r->s.engine_info.kv_budget_bytes);
+    ramet_json_u64(j, "memory_bytes", stats.memory_bytes);
+    ramet_json_u64(j, "spilled_bytes", stats.spilled_bytes);
+    ramet_json_u64(j, "blocks_spilled", stats.blocks_spilled);
+    ramet_json_u64(j, "blocks_read_back", stats.blocks_read_back);
+    ramet_json_u64(j, "spill_bytes", stats.spill_bytes);
+    ramet_json_u64(j, "read_back_bytes", stats.read_back_bytes);
+    ramet_json_u64(j, "spill_nanoseconds", stats.spill_nanoseconds);
+    ramet_json_u64(j, "read_back_nanoseconds", stats.read_back_nanoseconds);
+    ramet_json_object_end(j);
+}
+
 static void print_json(const ramet_run *r) {
     ramet_json j = {.out = stdout};
     ramet_json_object_begin(&j, NULL);
@@ -39,6 +55,7 @@ static void print_json(const ramet_run *r) {
     ramet_json_string(&j, "kv", ramet_kv_name(r->s.engine_info.kv));
     ramet_json_string(&j, "kernels", r->s.engine_info.kernels);
     ramet_json_string(&j, "numerics_id", r->s.engine_info.numerics_id);
+    if (r->o->spill_directory) write_spill(&j, r);
     ramet_json_u64(&j, "best", (uint64_t)(best_branch(r) - r->branches));
     ramet_json_array_begin(&j, "branches");
     for (uint32_t i = 0; i < r->n_branches; i++) {

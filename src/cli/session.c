@@ -23,8 +23,8 @@ static ramet_status split_lora(const char *text, char **out_path, float *out_sca
     return RAMET_OK;
 }
 
-/* Where the library remembers digests of models: made when it is not there, private as the XDG directories ask. NULL, or
- * a path where nothing could be made: not remembered. malloc'ed. */
+/* Where the library remembers digests of models: made when it is not there, private as the XDG directories ask. NULL,
+ * or a path where nothing could be made: not remembered. malloc'ed. */
 static char *make_digest_directory(void) {
     const char *set = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     char *base = set && set[0] == '/' ? strdup(set) : home && home[0] == '/' ? ramet_print("%s/.cache", home) : NULL;
@@ -122,6 +122,7 @@ ramet_engine_options ramet_engine_options_of(const ramet_options *o) {
         .threads = o->threads,
         .chunk_tokens = o->chunk,
         .kv_budget_bytes = o->kv_budget_bytes,
+        .spill_directory = o->spill_directory,
         .kernels = o->kernels,
     };
 }
@@ -248,4 +249,13 @@ ramet_status ramet_input_file_open(const char *path, ramet_input_file *out, rame
 
 void ramet_input_file_close(ramet_input_file *f) {
     ramet_scratch_remove(&f->scratch);
+}
+
+void ramet_input_file_explain(const ramet_input_file *f, ramet_error *error) {
+    char *at = f->scratch.file[0] ? strstr(error->message, f->scratch.file) : NULL;
+    if (!at) return;
+    ramet_error told = *error;
+    size_t before = (size_t)(at - error->message);
+    snprintf(told.message + before, sizeof told.message - before, "standard input%s", at + strlen(f->scratch.file));
+    *error = told;
 }

@@ -35,6 +35,8 @@ typedef struct ramet_input_file {
 } ramet_input_file;
 ramet_status ramet_input_file_open(const char *path, ramet_input_file *out, ramet_error *error);
 void ramet_input_file_close(ramet_input_file *f);
+/* An error about the copy becomes one about standard input; not after `close`. */
+void ramet_input_file_explain(const ramet_input_file *f, ramet_error *error);
 
 /* Fails now, not after minutes of work, when `path` cannot become a file: its directory is missing or closed to us, or
  * it is a directory or a device, which a rename would replace. "-" is fine. */

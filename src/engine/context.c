@@ -11,9 +11,23 @@ ramet_status ramet_context_create(ramet_engine *engine, ramet_context **out, ram
     return ramet_cache_context_create(engine->cache, out, error);
 }
 
+ramet_status ramet_engine_use(ramet_context *context, ramet_error *error) {
+    RAMET_TRY(ramet_context_enter(context, error));
+    ramet_status status = ramet_context_use(context, error);
+    if (status != RAMET_OK) ramet_context_leave(context);
+    return status;
+}
+
+ramet_status ramet_context_close(ramet_context **handle, ramet_error *error) {
+    if (!*handle) return RAMET_OK;
+    RAMET_TRY(ramet_context_enter(*handle, error));
+    ramet_context_destroy(handle);
+    return RAMET_OK;
+}
+
 ramet_status ramet_context_fork(ramet_context *context, ramet_context **out, ramet_error *error) {
     *out = NULL;
-    RAMET_TRY(ramet_engine_enter(context, error));
+    RAMET_TRY(ramet_context_enter(context, error));
     ramet_status status = ramet_context_share(context, out, error);
     ramet_context_leave(context);
     return status;
@@ -54,7 +68,7 @@ static ramet_status prepare(const ramet_engine *e, const ramet_batch_item *items
         if (items[i].n == 0) continue;
         RAMET_TRY(check_tokens(e, &items[i], error));
         RAMET_TRY(ramet_context_writable(items[i].context, (uint32_t)items[i].n, error));
-        RAMET_TRY(ramet_context_reserve_logits(items[i].context, error));
+        RAMET_TRY(ramet_context_reserve_tail(items[i].context, error));
     }
     return RAMET_OK;
 }
@@ -151,7 +165,7 @@ static ramet_status run_items(ramet_engine *e, const ramet_batch_item *items, si
 
 static ramet_status extend(ramet_context *context, const int32_t *tokens, size_t n, const struct rows_wanted *wanted,
                            ramet_error *error) {
-    RAMET_TRY(ramet_engine_enter(context, error));
+    RAMET_TRY(ramet_engine_use(context, error));
     ramet_batch_item item = {.context = context, .tokens = tokens, .n = n};
     struct progress progress;
     ramet_status status = run_items(ramet_engine_of(context), &item, 1, &progress, wanted, error);
@@ -178,7 +192,7 @@ ramet_status ramet_batch_extend(const ramet_batch_item *items, size_t n_items, r
     ramet_status status = RAMET_OK;
     size_t entered = 0;
     while (entered < n_items && status == RAMET_OK) {
-        status = ramet_engine_enter(items[entered].context, error);
+        status = ramet_engine_use(items[entered].context, error);
         if (status != RAMET_OK) break;
         ramet_engine *its = ramet_engine_of(items[entered++].context);
         if (!e) e = its;
@@ -192,8 +206,13 @@ ramet_status ramet_batch_extend(const ramet_batch_item *items, size_t n_items, r
 
 /* ---- the rest ---- */
 
+/* No context is longer. */
+static uint32_t clip(size_t n_tokens) {
+    return (uint32_t)(n_tokens < UINT32_MAX ? n_tokens : UINT32_MAX);
+}
+
 ramet_status ramet_context_truncate(ramet_context *context, uint32_t n, ramet_error *error) {
-    RAMET_TRY(ramet_engine_enter(context, error));
+    RAMET_TRY(ramet_context_enter(context, error));
     uint32_t length = ramet_context_length(context);
     ramet_status status = n <= length
                               ? ramet_context_cut(context, n, error)
@@ -205,13 +224,14 @@ ramet_status ramet_context_truncate(ramet_context *context, uint32_t n, ramet_er
 ramet_status ramet_context_sync(ramet_context *context, const int32_t *tokens, size_t n, size_t *out_kept,
                                 ramet_error *error) {
     *out_kept = 0;
-    RAMET_TRY(ramet_engine_enter(context, error));
+    RAMET_TRY(ramet_context_enter(context, error));
     uint32_t length = ramet_context_length(context);
-    uint32_t kept = ramet_context_common_prefix(context, tokens, (uint32_t)(n < UINT32_MAX ? n : UINT32_MAX));
+    uint32_t kept = ramet_context_common_prefix(context, tokens, clip(n));
     /* The logits after the last token are part of what is asked for: without them, that token runs again. */
-    if (kept == n && kept > 0 && (length > kept || !ramet_context_peek_logits(context))) kept--;
+    if (kept == n && kept > 0 && (length > kept || !ramet_context_has_logits(context))) kept--;
     ramet_batch_item item = {.context = context, .tokens = tokens + kept, .n = n - kept};
     ramet_status status = ramet_context_cut(context, kept, error);
+    if (status == RAMET_OK) status = ramet_context_use(context, error); /* not before: what is cut is not read back */
     struct progress progress;
     if (status == RAMET_OK) status = run_items(ramet_engine_of(context), &item, 1, &progress, NULL, error);
     ramet_context_leave(context);
@@ -220,7 +240,7 @@ ramet_status ramet_context_sync(ramet_context *context, const int32_t *tokens, s
 }
 
 ramet_status ramet_context_tokens(ramet_context *context, uint32_t from, uint32_t n, int32_t *out, ramet_error *error) {
-    RAMET_TRY(ramet_context_enter(context, error)); /* a spilled context still has its tokens */
+    RAMET_TRY(ramet_context_enter(context, error));
     uint32_t length = ramet_context_length(context);
     ramet_status status = RAMET_OK;
     if (from > length || n > length - from)
@@ -233,8 +253,8 @@ ramet_status ramet_context_tokens(ramet_context *context, uint32_t from, uint32_
 
 ramet_status ramet_context_logits(ramet_context *context, const float **out, ramet_error *error) {
     *out = NULL;
-    RAMET_TRY(ramet_context_enter(context, error));
-    *out = ramet_context_peek_logits(context);
+    RAMET_TRY(ramet_engine_use(context, error));
+    *out = ramet_context_hold_logits(context);
     ramet_context_leave(context);
     if (!*out) return ramet_fail(error, RAMET_E_NOT_FOUND, "the context has no logits: extend it first");
     return RAMET_OK;
@@ -248,19 +268,33 @@ ramet_status ramet_context_pages(ramet_context *context, uint64_t *out_reachable
     return RAMET_OK;
 }
 
-ramet_status ramet_prefix_retain(ramet_context *context, ramet_error *error) {
-    RAMET_TRY(ramet_engine_enter(context, error));
-    ramet_status status = ramet_tree_retain(context, error);
+ramet_status ramet_context_spill(ramet_context *context, ramet_error *error) {
+    RAMET_TRY(ramet_context_enter(context, error));
+    ramet_status status = ramet_context_write_out(context, error);
     ramet_context_leave(context);
     return status;
 }
 
-ramet_status ramet_prefix_match(ramet_engine *engine, const int32_t *tokens, size_t n, ramet_context **out,
-                                size_t *out_matched, ramet_error *error) {
+/* ---- prefixes ---- */
+
+ramet_status ramet_prefix_retain(ramet_context *context, const ramet_prefix_options *options, ramet_error *error) {
+    ramet_retain how = options ? (ramet_retain){.owner = options->owner, .is_pinned = options->pin} : (ramet_retain){0};
+    RAMET_TRY(ramet_context_enter(context, error));
+    ramet_status status = ramet_tree_retain(context, &how, error);
+    ramet_context_leave(context);
+    return status;
+}
+
+ramet_status ramet_prefix_unpin(ramet_engine *engine, const char *owner, const int32_t *tokens, size_t n,
+                                ramet_error *error) {
+    return ramet_tree_unpin(engine->cache, owner, tokens, clip(n), error);
+}
+
+ramet_status ramet_prefix_match(ramet_engine *engine, const char *owner, const int32_t *tokens, size_t n,
+                                ramet_context **out, size_t *out_matched, ramet_error *error) {
     uint32_t matched = 0;
     *out_matched = 0;
-    RAMET_TRY(
-        ramet_tree_match(engine->cache, tokens, (uint32_t)(n < UINT32_MAX ? n : UINT32_MAX), out, &matched, error));
+    RAMET_TRY(ramet_tree_match(engine->cache, owner, tokens, clip(n), out, &matched, error));
     *out_matched = matched;
     return RAMET_OK;
 }

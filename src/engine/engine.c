@@ -26,21 +26,47 @@ static ramet_status lay_out_kv(ramet_engine *e, int precision, ramet_error *erro
     if (!ramet_kv_layout_init(&e->layout, precision, h->n_layers, h->n_kv_heads, h->head_dim, e->options.page_tokens))
         return ramet_fail(error, RAMET_E_ARGUMENT, "no page layout for %u layers of %u heads", h->n_layers,
                           h->n_kv_heads);
-    uint64_t pages = (e->options.n_ctx + e->options.page_tokens - 1) / e->options.page_tokens;
-    if (e->options.kv_budget_bytes == 0 &&
-        !ramet_mul_u64(16 * pages, e->layout.page_bytes, &e->options.kv_budget_bytes))
-        return ramet_fail(error, RAMET_E_ARGUMENT, "a context of %u tokens is too large", e->options.n_ctx);
-    if (e->options.tree_budget_bytes == 0) e->options.tree_budget_bytes = e->options.kv_budget_bytes / 2;
     return RAMET_OK;
 }
 
-/* A key of its own, so that spilled contexts are never readable by others. */
+/* Memory: 16 full contexts, and 64 rows of logits. */
+static ramet_status complete_budgets(ramet_engine_options *o, const ramet_kv_layout *layout, uint64_t row_bytes,
+                                     ramet_error *error) {
+    uint64_t pages = (o->n_ctx + o->page_tokens - 1) / o->page_tokens;
+    if (o->kv_budget_bytes == 0 && (!ramet_mul_u64(16 * pages, layout->page_bytes, &o->kv_budget_bytes) ||
+                                    !ramet_add_u64(o->kv_budget_bytes, 64 * row_bytes, &o->kv_budget_bytes)))
+        return ramet_fail(error, RAMET_E_ARGUMENT, "a context of %u tokens is too large", o->n_ctx);
+    if (o->tree_budget_bytes == 0) o->tree_budget_bytes = o->kv_budget_bytes / 2;
+    if (o->pin_budget_bytes == 0) o->pin_budget_bytes = o->tree_budget_bytes / 2;
+    return RAMET_OK;
+}
+
+/* A key of its own, so that what is spilled is never readable by others. */
 static ramet_status take_key(ramet_engine *e, ramet_error *error) {
     ramet_snapshot_policy *policy = &e->options.snapshots;
     if (!policy->context_key) return ramet_random(e->context_key, sizeof e->context_key, error);
     memcpy(e->context_key, policy->context_key, sizeof e->context_key);
     policy->context_key = e->context_key;
     return RAMET_OK;
+}
+
+static ramet_status create_cache(ramet_engine *e, ramet_error *error) {
+    uint32_t stride = ramet_forward_logits_stride(e->forward);
+    ramet_store_crew crew = ramet_engine_crew(e);
+    RAMET_TRY(complete_budgets(&e->options, &e->layout, stride * sizeof(float), error));
+    if (e->options.spill_directory)
+        RAMET_TRY(ramet_spill_create(e->options.spill_directory, e->context_key, &crew, &e->spill, error));
+    ramet_pager pager = e->spill ? ramet_spill_pager(e->spill) : (ramet_pager){0};
+    ramet_cache_options cache = {.page_tokens = e->options.page_tokens,
+                                 .page_bytes = e->layout.page_bytes,
+                                 .n_ctx = e->options.n_ctx,
+                                 .n_vocab = stride,
+                                 .budget_bytes = e->options.kv_budget_bytes,
+                                 .tree_budget_bytes = e->options.tree_budget_bytes,
+                                 .pin_budget_bytes = e->options.pin_budget_bytes,
+                                 .pager = e->spill ? &pager : NULL,
+                                 .user = e};
+    return ramet_cache_create(&cache, &e->cache, error);
 }
 
 static ramet_status create_parts(ramet_engine *e, ramet_error *error) {
@@ -50,16 +76,8 @@ static ramet_status create_parts(ramet_engine *e, ramet_error *error) {
     if (!e->options.unbound_threads) ramet_pool_bind(e->pool);
     RAMET_TRY(ramet_forward_create(e->weights, &e->kernels, &e->layout, e->options.n_ctx, e->options.chunk_tokens,
                                    e->pool, &e->forward, error));
-    uint32_t stride = ramet_forward_logits_stride(e->forward);
-    ramet_cache_options cache = {.page_tokens = e->options.page_tokens,
-                                 .page_bytes = e->layout.page_bytes,
-                                 .n_ctx = e->options.n_ctx,
-                                 .n_vocab = stride,
-                                 .budget_bytes = e->options.kv_budget_bytes,
-                                 .tree_budget_bytes = e->options.tree_budget_bytes,
-                                 .user = e};
-    RAMET_TRY(ramet_cache_create(&cache, &e->cache, error));
-    e->rows_bytes = (uint64_t)RAMET_ROWS * stride * sizeof(float);
+    RAMET_TRY(create_cache(e, error));
+    e->rows_bytes = (uint64_t)RAMET_ROWS * ramet_forward_logits_stride(e->forward) * sizeof(float);
     e->rows = ramet_reserve((size_t)e->rows_bytes);
     e->spans = ramet_alloc(e->options.chunk_tokens, sizeof *e->spans);
     if (!e->rows || !e->spans) return ramet_fail(error, RAMET_E_NO_MEMORY, "no memory for the engine's buffers");
@@ -84,7 +102,8 @@ ramet_status ramet_engine_create_on(const ramet_model *model, const ramet_weight
         ramet_engine_destroy(&e);
         return status;
     }
-    e->options.kernels = e->kernels.name; /* the caller's string may go away */
+    e->options.kernels = e->kernels.name; /* the caller's strings may go away */
+    e->options.spill_directory = NULL;    /* the spill has its own */
     *out = e;
     return RAMET_OK;
 }
@@ -107,6 +126,7 @@ void ramet_engine_destroy(ramet_engine **handle) {
     if (!e) return;
     *handle = NULL;
     ramet_cache_destroy(&e->cache);
+    ramet_spill_destroy(&e->spill);
     ramet_forward_destroy(&e->forward);
     ramet_pool_destroy(&e->pool);
     ramet_unmap(e->rows, (size_t)e->rows_bytes);
@@ -125,6 +145,7 @@ void ramet_engine_get_info(const ramet_engine *e, ramet_engine_info *out) {
                                .page_bytes = e->layout.page_bytes,
                                .kv_budget_bytes = e->options.kv_budget_bytes,
                                .tree_budget_bytes = e->options.tree_budget_bytes,
+                               .pin_budget_bytes = e->options.pin_budget_bytes,
                                .scratch_bytes = ramet_forward_scratch_bytes(e->forward) + e->rows_bytes,
                                .kv_bytes_per_token = e->layout.row_bytes,
                                .kernels = e->kernels.name};

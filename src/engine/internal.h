@@ -4,6 +4,7 @@
 
 #include "base/pool.h"
 #include "forward/forward.h"
+#include "store/spill.h"
 #include "text/text.h"
 
 #include <pthread.h>
@@ -25,8 +26,9 @@ struct ramet_engine {
     ramet_kv_layout layout;
     ramet_kernels kernels;
     char numerics_id[33];
-    uint8_t context_key[RAMET_KEY_BYTES]; /* of the options' policy, or random: for spilled contexts alone */
+    uint8_t context_key[RAMET_KEY_BYTES]; /* of the options' policy, or random: for what is spilled alone */
     ramet_pool *pool;
+    ramet_spill *spill; /* NULL: no spill directory */
     ramet_cache *cache;
     uint64_t rows_bytes;
     /* one forward pass at a time; everything below is used by its holder alone */
@@ -47,7 +49,9 @@ static inline ramet_engine *ramet_engine_of(const ramet_context *context) {
     return ramet_cache_user(ramet_context_cache(context));
 }
 
-/* Enters the context and reads it back if it is spilled; on failure it is not entered. Ends with ramet_context_leave. */
-ramet_status ramet_engine_enter(ramet_context *context, ramet_error *error);
+/* Enters the context and uses it (state.h); on failure it is not entered. Ends with ramet_context_leave. */
+ramet_status ramet_engine_use(ramet_context *context, ramet_error *error);
+/* The engine's threads, where they are idle, for work on files. */
+ramet_store_crew ramet_engine_crew(ramet_engine *e);
 
 #endif

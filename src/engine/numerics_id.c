@@ -18,11 +18,15 @@ static void hash_logits(ramet_sha256 *hash, ramet_context *context) {
     ramet_sha256_update(hash, logits, RAMET_MICRO_VOCAB * sizeof *logits);
 }
 
-static void hash_pages(ramet_sha256 *hash, const ramet_engine *e, ramet_context *context, uint8_t *row) {
+static ramet_status hash_pages(ramet_sha256 *hash, const ramet_engine *e, ramet_context *context, uint8_t *row,
+                               ramet_error *error) {
+    RAMET_TRY(ramet_engine_use(context, error));
     for (uint32_t pos = 0; pos < ramet_context_length(context); pos++) {
         ramet_kv_export(&e->layout, ramet_context_page_read(context, pos), pos % e->layout.page_tokens, 1, row);
         ramet_sha256_update(hash, row, e->layout.row_bytes);
     }
+    ramet_context_leave(context);
+    return RAMET_OK;
 }
 
 static ramet_status hash_context(ramet_sha256 *hash, const ramet_engine *e, ramet_context *context, uint32_t n_tokens,
@@ -38,8 +42,7 @@ static ramet_status hash_context(ramet_sha256 *hash, const ramet_engine *e, rame
         RAMET_TRY(ramet_context_extend(context, tokens + i, 1, error));
         hash_logits(hash, context);
     }
-    hash_pages(hash, e, context, row);
-    return RAMET_OK;
+    return hash_pages(hash, e, context, row, error);
 }
 
 static ramet_status hash_engine(ramet_sha256 *hash, const ramet_weights *weights, const char *kernels, ramet_kv kv,

@@ -1,5 +1,5 @@
-/* snapshot.c - snapshots and spill as the library's users see them: who a context belongs to (identity) is known here, the bytes
- * are the store's. Also how a call enters a context: spilled ones are read back first. */
+/* snapshot.c - snapshots as the library's users see them: who a context belongs to (identity) is known here, the bytes are
+ * the store's. Also who works on files, of snapshots and of what is spilled. */
 #include "store/snapshot.h"
 #include "engine/internal.h"
 
@@ -24,48 +24,16 @@ static void run_jobs(void *user, uint32_t n, ramet_job job, void *job_user) {
     if (are_idle) pthread_mutex_unlock(&e->run_lock);
 }
 
-static ramet_store_crew crew_of(ramet_engine *e) {
+ramet_store_crew ramet_engine_crew(ramet_engine *e) {
     return (ramet_store_crew){.n_workers = ramet_pool_threads(e->pool), .run = run_jobs, .user = e};
-}
-
-ramet_status ramet_engine_enter(ramet_context *context, ramet_error *error) {
-    RAMET_TRY(ramet_context_enter(context, error));
-    if (!ramet_context_where(context)) return RAMET_OK;
-    ramet_snapshot_identity id = identity_of(ramet_engine_of(context));
-    ramet_store_crew crew = crew_of(ramet_engine_of(context));
-    ramet_status status = ramet_store_unspill(context, &id, ramet_engine_of(context)->context_key, &crew, error);
-    if (status != RAMET_OK) ramet_context_leave(context);
-    return status;
-}
-
-ramet_status ramet_context_close(ramet_context **handle, ramet_error *error) {
-    if (!*handle) return RAMET_OK;
-    RAMET_TRY(ramet_context_enter(*handle, error)); /* not read back: it is about to go */
-    ramet_store_forget_spill(*handle);
-    ramet_context_destroy(handle);
-    return RAMET_OK;
-}
-
-ramet_status ramet_context_spill(ramet_context *context, const char *directory, ramet_error *error) {
-    RAMET_TRY(ramet_context_enter(context, error));
-    ramet_snapshot_identity id = identity_of(ramet_engine_of(context));
-    ramet_store_crew crew = crew_of(ramet_engine_of(context));
-    ramet_status status =
-        ramet_store_spill(context, &id, ramet_engine_of(context)->context_key, directory, &crew, error);
-    ramet_context_leave(context);
-    return status;
-}
-
-bool ramet_context_is_spilled(const ramet_context *context) {
-    return ramet_context_where(context) != NULL;
 }
 
 ramet_status ramet_snapshot_save(ramet_context *context, const char *path, const ramet_snapshot_options *options,
                                  ramet_snapshot_info *out_info, ramet_error *error) {
-    RAMET_TRY(ramet_engine_enter(context, error));
+    RAMET_TRY(ramet_engine_use(context, error));
     ramet_engine *e = ramet_engine_of(context);
     ramet_snapshot_identity id = identity_of(e);
-    ramet_store_crew crew = crew_of(e);
+    ramet_store_crew crew = ramet_engine_crew(e);
     ramet_status status =
         ramet_store_save(context, &id, options, e->options.snapshots.context_key, path, &crew, out_info, error);
     ramet_context_leave(context);
@@ -76,7 +44,7 @@ ramet_status ramet_snapshot_restore(ramet_engine *engine, const char *path, cons
                                     ramet_context **out, ramet_snapshot_sampler *out_sampler,
                                     ramet_snapshot_info *out_info, ramet_error *error) {
     ramet_snapshot_identity id = identity_of(engine);
-    ramet_store_crew crew = crew_of(engine);
+    ramet_store_crew crew = ramet_engine_crew(engine);
     void **data = NULL;
     size_t *bytes = NULL;
     if (out_sampler) {

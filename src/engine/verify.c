@@ -1,6 +1,6 @@
-/* verify.c - the checks that a user can run on their own model and machine. The reference is one cold prefill in one piece; every
- * exact check takes another way to the same tokens, always with single-token steps at its end, and compares all rows of logits bit
- * for bit. Owns the list of checks. */
+/* verify.c - the checks that a user can run on their own model and machine. The reference is one cold prefill in one
+ * piece; every exact check takes another way to the same tokens, always with single-token steps at its end, and
+ * compares all rows of logits bit for bit. Owns the list of checks. */
 #define _GNU_SOURCE
 #include "engine/verify.h"
 #include "base/memory.h"
@@ -67,7 +67,7 @@ ramet_status ramet_verify_run(ramet_difference *d, ramet_context *context, uint3
     return RAMET_OK;
 }
 
-static void report_difference(ramet_subject *s, const char *check, const ramet_difference *d, const char *how) {
+void ramet_verify_report_difference(ramet_subject *s, const char *check, const ramet_difference *d, const char *how) {
     if (d->n_unequal == 0)
         ramet_verify_report(s, check, RAMET_PASS, "difference 0.00e+00, %llu rows, %s", (unsigned long long)d->n_rows,
                             how);
@@ -108,11 +108,12 @@ static ramet_status check_prefill_is_decode(ramet_subject *s, ramet_error *error
         ramet_context_close(&context, NULL);
         RAMET_TRY(status);
     }
-    report_difference(s, "prefill == decode", &d, "chunks of 1, 7, 64, 65");
+    ramet_verify_report_difference(s, "prefill == decode", &d, "chunks of 1, 7, 64, 65");
     return RAMET_OK;
 }
 
-/* `depth` forks of forks at position k, each first led astray by other tokens and then dropped; the last one goes on as it should. */
+/* `depth` forks of forks at position k, each first led astray by other tokens and then dropped; the last one goes on as
+ * it should. */
 static ramet_status fork_at(ramet_difference *d, uint32_t k, uint32_t depth, ramet_error *error) {
     const ramet_subject *s = d->subject;
     ramet_context *context = NULL;
@@ -141,7 +142,7 @@ static ramet_status check_fork(ramet_subject *s, ramet_error *error) {
     RAMET_TRY(fork_at(&d, 64, 1, error));
     RAMET_TRY(fork_at(&d, 65, 1, error));
     RAMET_TRY(fork_at(&d, 60, 12, error));
-    report_difference(s, "fork is exact", &d, "at 63, 64, 65 and 12 deep");
+    ramet_verify_report_difference(s, "fork is exact", &d, "at 63, 64, 65 and 12 deep");
     return RAMET_OK;
 }
 
@@ -157,12 +158,11 @@ static ramet_status check_truncate(ramet_subject *s, ramet_error *error) {
     }
     ramet_context_close(&context, NULL);
     RAMET_TRY(status);
-    report_difference(s, "truncate then extend", &d, "at 129, 65, 64, 63, 1");
+    ramet_verify_report_difference(s, "truncate then extend", &d, "at 129, 65, 64, 63, 1");
     return RAMET_OK;
 }
 
-/* The logits a context has now, against the reference row of its last token. */
-static ramet_status compare_last(ramet_difference *d, ramet_context *context, ramet_error *error) {
+ramet_status ramet_verify_compare_last(ramet_difference *d, ramet_context *context, ramet_error *error) {
     const float *logits = NULL;
     RAMET_TRY(ramet_context_logits(context, &logits, error));
     ramet_difference_add(d, ramet_context_length(context) - 1, logits);
@@ -179,7 +179,7 @@ static ramet_status snapshot_at(ramet_difference *d, uint32_t k, ramet_error *er
     ramet_context_close(&context, NULL);
     if (status == RAMET_OK) status = ramet_snapshot_restore(s->engine, path, NULL, &context, NULL, NULL, error);
     unlink(path);
-    if (status == RAMET_OK) status = compare_last(d, context, error);
+    if (status == RAMET_OK) status = ramet_verify_compare_last(d, context, error);
     if (status == RAMET_OK) status = ramet_verify_run(d, context, k + TAIL < s->n ? k + TAIL : s->n, 1, error);
     ramet_context_close(&context, NULL);
     return status;
@@ -189,27 +189,7 @@ static ramet_status check_snapshot(ramet_subject *s, ramet_error *error) {
     ramet_difference d = {.subject = s};
     const uint32_t at[] = {1, 63, 64, 65, s->n - 1};
     for (size_t i = 0; i < sizeof at / sizeof at[0]; i++) RAMET_TRY(snapshot_at(&d, at[i], error));
-    report_difference(s, "snapshot resumes", &d, "at 1, 63, 64, 65 and the last token");
-    return RAMET_OK;
-}
-
-static ramet_status check_spill(ramet_subject *s, ramet_error *error) {
-    ramet_difference d = {.subject = s};
-    ramet_context *context = NULL;
-    RAMET_TRY(ramet_context_create(s->engine, &context, error));
-    ramet_status status = ramet_verify_run(&d, context, 65, s->n, error);
-    if (status == RAMET_OK) status = ramet_context_spill(context, s->scratch.directory, error);
-    ramet_engine_stats spilled = {0};
-    ramet_engine_get_stats(s->engine, &spilled);
-    if (status == RAMET_OK) status = compare_last(&d, context, error);
-    if (status == RAMET_OK) status = ramet_verify_run(&d, context, 65 + TAIL, 1, error);
-    ramet_context_close(&context, NULL);
-    RAMET_TRY(status);
-    if (spilled.pages_live != 0)
-        ramet_verify_report(s, "spill reads back", RAMET_FAIL, "%llu pages live while spilled",
-                            (unsigned long long)spilled.pages_live);
-    else
-        report_difference(s, "spill reads back", &d, "0 pages while spilled");
+    ramet_verify_report_difference(s, "snapshot resumes", &d, "at 1, 63, 64, 65 and the last token");
     return RAMET_OK;
 }
 
@@ -221,7 +201,7 @@ static ramet_status check_page_size(ramet_subject *s, ramet_error *error) {
         options.page_tokens = sizes[i];
         RAMET_TRY(run_other_engine(&d, &options, s->n, error));
     }
-    report_difference(s, "page size changes nothing", &d, "pages of 16, 64, 256");
+    ramet_verify_report_difference(s, "page size changes nothing", &d, "pages of 16, 64, 256");
     return RAMET_OK;
 }
 
@@ -233,7 +213,7 @@ static ramet_status check_threads(ramet_subject *s, ramet_error *error) {
         options.threads = counts[i];
         RAMET_TRY(run_other_engine(&d, &options, s->n, error));
     }
-    report_difference(s, "thread-count invariant", &d, "1, 2, 4 threads");
+    ramet_verify_report_difference(s, "thread-count invariant", &d, "1, 2, 4 threads");
     return RAMET_OK;
 }
 
@@ -255,13 +235,13 @@ static ramet_status check_batch(ramet_subject *s, ramet_error *error) {
             items[i] = (ramet_batch_item){contexts[i], s->tokens + ramet_context_length(contexts[i]),
                                           i == 2 ? 1 + step % 3 : 1};
         status = ramet_batch_extend(items, N, error);
-        for (int i = 0; i < N && status == RAMET_OK; i++) status = compare_last(&d, contexts[i], error);
+        for (int i = 0; i < N && status == RAMET_OK; i++) status = ramet_verify_compare_last(&d, contexts[i], error);
     }
     /* alone again, from where the batch left it */
     if (status == RAMET_OK) status = ramet_verify_run(&d, contexts[1], starts[1] + STEPS + TAIL, 1, error);
     for (int i = 0; i < N; i++) ramet_context_close(&contexts[i], NULL);
     RAMET_TRY(status);
-    report_difference(s, "batch neighbours change nothing", &d, "3 contexts and a fork as one batch");
+    ramet_verify_report_difference(s, "batch neighbours change nothing", &d, "3 contexts and a fork as one batch");
     return RAMET_OK;
 }
 
@@ -276,7 +256,7 @@ static ramet_status check_kernels(ramet_subject *s, ramet_error *error) {
         RAMET_TRY(run_other_engine(&d, &options, SLOW_TOKENS, error));
         snprintf(how + strlen(how), sizeof how - strlen(how), "%s%s", i ? ", " : "", names[i]);
     }
-    report_difference(s, "kernels agree", &d, how);
+    ramet_verify_report_difference(s, "kernels agree", &d, how);
     return RAMET_OK;
 }
 
@@ -374,10 +354,11 @@ static ramet_status prepare(ramet_subject *s, ramet_error *error) {
         return ramet_fail(error, RAMET_E_ARGUMENT, "verify needs a context of at least %d tokens (-c)", SUBJECT_TOKENS);
     s->options.kv = RAMET_KV_F32;
     s->options.chunk_tokens = 0;
+    s->directory = s->options.spill_directory ? s->options.spill_directory : "/tmp";
     s->rows_bytes = (uint64_t)s->n * s->n_vocab * sizeof *s->rows;
     s->rows = ramet_map((size_t)s->rows_bytes);
     if (!s->rows) return ramet_fail(error, RAMET_E_NO_MEMORY, "no memory for %u rows of logits", s->n);
-    RAMET_TRY(ramet_scratch_create("/tmp", "verify.ramet", &s->scratch, error));
+    RAMET_TRY(ramet_scratch_create(s->directory, "verify.ramet", &s->scratch, error));
     RAMET_TRY(ramet_engine_create(s->model, &s->options, &s->engine, error));
     ramet_context *context = NULL;
     RAMET_TRY(ramet_context_create(s->engine, &context, error));
@@ -397,7 +378,7 @@ ramet_status ramet_verify(const ramet_model *model, const ramet_engine_options *
                           void (*on_row)(void *user, const ramet_verify_row *row), void *user, uint32_t *out_failed,
                           ramet_error *error) {
     static ramet_status (*const checks[])(ramet_subject *, ramet_error *) = {
-        check_prefill_is_decode, check_fork,      check_truncate, check_snapshot, check_spill,
+        check_prefill_is_decode, check_fork,      check_truncate, check_snapshot, ramet_verify_spill,
         check_page_size,         check_threads,   check_batch,    check_kernels,  check_numerics_id,
         ramet_verify_kv,         check_tokenizer, check_teeth,
     };

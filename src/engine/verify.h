@@ -1,5 +1,5 @@
-/* verify.h - what the files of `verify` share: the subject under test, with the rows of logits that a cold prefill in one piece gives,
- * and the comparison against them. */
+/* verify.h - what the files of `verify` share: the subject under test, with the rows of logits that a cold prefill in
+ * one piece gives, and the comparison against them. */
 #ifndef RAMET_ENGINE_VERIFY_H
 #define RAMET_ENGINE_VERIFY_H
 
@@ -14,7 +14,8 @@ typedef struct ramet_subject {
     uint32_t n, n_vocab;
     float *rows; /* [n][n_vocab]: the reference */
     uint64_t rows_bytes;
-    ramet_scratch scratch; /* for snapshots and spills */
+    const char *directory; /* where files go */
+    ramet_scratch scratch; /* for snapshots */
     void (*on_row)(void *user, const ramet_verify_row *row);
     void *user;
     uint32_t failed;
@@ -36,8 +37,13 @@ void ramet_difference_rows(void *user, uint32_t first_pos, uint32_t n_rows, cons
 /* Runs tokens [length, to) of the subject on a context, `step` at a time, and compares every row. */
 ramet_status ramet_verify_run(ramet_difference *d, ramet_context *context, uint32_t to, uint32_t step,
                               ramet_error *error);
+/* The logits a context has now, against the reference row of its last token. */
+ramet_status ramet_verify_compare_last(ramet_difference *d, ramet_context *context, ramet_error *error);
+/* A row that passes only without any difference. */
+void ramet_verify_report_difference(ramet_subject *s, const char *check, const ramet_difference *d, const char *how);
 
 /* Checks with their own files. Each reports its rows. */
+ramet_status ramet_verify_spill(ramet_subject *s, ramet_error *error);
 ramet_status ramet_verify_kv(ramet_subject *s, ramet_error *error);
 
 #endif

@@ -1,5 +1,6 @@
-/* verify_kv.c - what a coarser KV precision costs: the share of the sampler's probability mass that it moves (half the sum of
- * |p - q|, temperature 1) over 64 positions of text, against f32. A one-bit cache must fail the bound that the others pass. */
+/* verify_kv.c - what a coarser KV precision costs: the share of the sampler's probability mass that it moves (half
+ * the sum of |p - q|, temperature 1) over 64 positions of text, against f32. A one-bit cache must fail the bound
+ * that the others pass. */
 #include "engine/verify.h"
 #include "numerics/math.h"
 

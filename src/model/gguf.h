@@ -61,12 +61,12 @@ const ramet_gguf_tensor *ramet_gguf_find(const ramet_gguf *gguf, const char *nam
 const char *ramet_gguf_path(const ramet_gguf *gguf);
 /* Gives the file's pages back to the kernel (they are read again if touched). */
 void ramet_gguf_forget(const ramet_gguf *gguf);
-/* SHA-256 over the bytes of all parts in order. Cost: reads the files once, unless `cache` (a directory, or NULL) has it
- * from an earlier time and the files were not changed since: *out_cached (may be NULL). */
+/* SHA-256 over the bytes of all parts in order. Cost: reads the files once; quickly when `cache` (a directory, or NULL)
+ * has it from an earlier time and the bytes are the same: *out_cached (may be NULL). */
 ramet_status ramet_gguf_digest(const ramet_gguf *gguf, const char *cache, uint8_t out[32], bool *out_cached,
                                ramet_error *error);
-/* The files are as they were when they were opened: nobody has written to them. */
-bool ramet_gguf_is_unchanged(const ramet_gguf *gguf);
+/* After all was read, the digest too: both are of the same bytes. E_IO: a file is not as it was when it was opened. */
+ramet_status ramet_gguf_check_unchanged(const ramet_gguf *gguf, ramet_error *error);
 
 /* Metadata. `out` is untouched and the status E_NOT_FOUND when the key is absent; a key of another type, or a value out
  * of range, is E_CORRUPT naming the key. Integers of any GGUF width convert when the value fits. */

@@ -212,6 +212,7 @@ ramet_status ramet_lora_attach(ramet_weights *w, const ramet_model_options *opti
     adapter l = {.weights = w, .error = error};
     RAMET_TRY(ramet_gguf_open(options->lora_path, &l.gguf, error));
     ramet_status status = load(&l, options->lora_scale, options->digest_cache);
+    if (status == RAMET_OK) status = ramet_gguf_check_unchanged(l.gguf, error);
     free(l.pairs);
     ramet_gguf_close(&l.gguf);
     return status;

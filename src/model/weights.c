@@ -70,15 +70,11 @@ static void fill_item(const filling *f, const task *t) {
     ramet_gguf_forget_range(f->gguf, item->tensor, off, rows_done < left ? rows_done : left);
 }
 
-static void take_digest(filling *f) {
-    f->digest_status = ramet_gguf_digest(f->gguf, f->digest_cache, f->digest, &f->digest_cached, &f->digest_error);
-}
-
 static void run_task(void *user, uint32_t index, uint32_t worker) {
     (void)worker;
     filling *f = user;
     if (index == 0) {
-        take_digest(f);
+        f->digest_status = ramet_gguf_digest(f->gguf, f->digest_cache, f->digest, &f->digest_cached, &f->digest_error);
         f->digest_nanoseconds = ramet_now_nanoseconds() - f->start;
         return;
     }
@@ -128,8 +124,6 @@ static ramet_status fill(const ramet_gguf *gguf, const char *digest_cache, ramet
     for (size_t i = 0; i < plan->n && ok; i++) ok = add_tasks(&f, &plan->items[i]);
     if (ok && f.n < UINT32_MAX) {
         ramet_pool_run(pool, (uint32_t)f.n + 1, run_task, &f);
-        f.digest_cache = NULL;
-        if (f.digest_cached && !ramet_gguf_is_unchanged(gguf)) take_digest(&f); /* as without a cache */
         w->digest_cached = f.digest_cached;
         memcpy(w->sha256, f.digest, sizeof f.digest);
         w->repack_nanoseconds = f.repack_nanoseconds;
@@ -160,6 +154,7 @@ static ramet_status load_planned(const ramet_gguf *gguf, ramet_weights *w, const
     w->memory->region_bytes = (size_t)plan->bytes;
     place(w, plan, w->memory->region);
     RAMET_TRY(fill(gguf, digest_cache, w, plan, pool, error));
+    RAMET_TRY(ramet_gguf_check_unchanged(gguf, error));
     w->bytes = plan->bytes;
     w->n_params = plan->n_params;
     memcpy(w->types, plan->types, sizeof w->types);

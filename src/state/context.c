@@ -1,7 +1,7 @@
-/* context.c - a context: tokens and pages through a table, the last logits, and who is inside.
+/* context.c - a context: tokens and pages through a table, a tail, and who is inside.
  *
- * Owns the life of a context, its length and its logits. A context holds its pages through one pointer to a table's
- * root, so that a fork is one more pointer. Refuses to know what the bytes of a page mean. */
+ * Owns the life of a context and its length. A context holds its pages through one pointer to a table's root, so that a
+ * fork is one more pointer. Refuses to know what the bytes of a page mean. */
 #include "state/internal.h"
 
 #include <stdlib.h>
@@ -33,7 +33,8 @@ static void give_context(ramet_context *context) {
     ramet_context_pool *pool = &context->cache->contexts;
     atomic_store_explicit(&context->is_busy, true, memory_order_relaxed);
     context->cache = NULL;
-    context->has_logits = false;
+    context->lost = RAMET_OK;
+    context->is_lossy = false;
     context->length = pool->free_slot;
     pool->free_slot = (uint32_t)(context - pool->slots);
     pool->n_live--;
@@ -49,7 +50,7 @@ ramet_status ramet_cache_context_create(ramet_cache *cache, ramet_context **out,
 
 ramet_status ramet_context_share(ramet_context *context, ramet_context **out, ramet_error *error) {
     *out = NULL;
-    RAMET_TRY(ramet_context_check_resident(context, error));
+    RAMET_TRY(ramet_context_check_alive(context, error));
     /* Pages made writable ahead must stay exclusive: they go. */
     RAMET_TRY(ramet_context_cut(context, context->length, error));
     ramet_cache *cache = context->cache;
@@ -59,9 +60,10 @@ ramet_status ramet_context_share(ramet_context *context, ramet_context **out, ra
     if (status == RAMET_OK) {
         fork->table = context->table;
         fork->length = context->length;
+        fork->is_lossy = context->is_lossy;
         ramet_table_retain(cache, &fork->table, RAMET_BY_CONTEXTS);
-        fork->has_logits = context->has_logits;
-        if (context->has_logits) fork->row = ramet_row_retain(cache, context->row, RAMET_BY_CONTEXTS);
+        for (int i = 0; i < RAMET_TAILS; i++)
+            fork->tail[i] = ramet_block_share(cache, context->tail[i], RAMET_BY_CONTEXTS);
         *out = fork;
     }
     ramet_cache_unlock(cache);
@@ -73,16 +75,19 @@ void ramet_context_destroy(ramet_context **context_ptr) {
     *context_ptr = NULL;
     if (!context) return;
     ramet_cache *cache = context->cache;
-    ramet_spilled spilled = {context->where, context->spilled_tokens};
     ramet_cache_lock(cache);
-    context->where = NULL;
-    context->spilled_tokens = NULL;
-    ramet_table_release(cache, &context->table, RAMET_BY_CONTEXTS);
-    ramet_row_release(cache, &context->row, RAMET_BY_CONTEXTS);
-    ramet_row_release(cache, &context->spare_row, RAMET_BY_CONTEXTS);
+    ramet_context_empty(context);
     give_context(context);
     ramet_cache_unlock(cache);
-    ramet_spilled_free(&spilled);
+}
+
+void ramet_context_mark_lossy(ramet_context *context) {
+    ramet_cache_lock(context->cache); /* it shares its byte with other flags, which others read */
+    context->is_lossy = true;
+    ramet_cache_unlock(context->cache);
+}
+bool ramet_context_is_lossy(const ramet_context *context) {
+    return context->is_lossy;
 }
 
 /* ---- one owner at a time ---- */
@@ -93,6 +98,7 @@ ramet_status ramet_context_enter(ramet_context *context, ramet_error *error) {
 }
 
 void ramet_context_leave(ramet_context *context) {
+    if (context->is_used) ramet_context_end_use(context);
     atomic_store_explicit(&context->is_busy, false, memory_order_release);
 }
 
@@ -105,20 +111,11 @@ uint32_t ramet_context_length(const ramet_context *context) {
     return context->length;
 }
 
-ramet_status ramet_context_check_resident(const ramet_context *context, ramet_error *error) {
-    if (!context->where) return RAMET_OK;
-    return ramet_fail(error, RAMET_E_ARGUMENT, "the context is spilled to %s: refill it first", context->where);
-}
-
-/* Lock held. Whether `row` is there to be written: nobody else has it. */
-static bool owns_row(const ramet_context *context) {
-    return context->row && context->row->holds[RAMET_BY_CONTEXTS] == 1 && context->row->holds[RAMET_BY_TREE] == 0;
-}
-
-/* Lock held. A row that is ours alone stays, to be written again. */
-static void forget_logits(ramet_context *context) {
-    context->has_logits = false;
-    if (!owns_row(context)) ramet_row_release(context->cache, &context->row, RAMET_BY_CONTEXTS);
+ramet_status ramet_context_check_alive(const ramet_context *context, ramet_error *error) {
+    if (context->lost == RAMET_OK) return RAMET_OK;
+    return ramet_fail(error, (ramet_status)context->lost,
+                      "the context is lost: a part of it that was written out could not be read back; close it and run "
+                      "its tokens again");
 }
 
 /* Lock held. */
@@ -141,7 +138,7 @@ void ramet_context_commit(ramet_context *context, const int32_t *tokens, uint32_
         done += run;
     }
     context->length += n;
-    forget_logits(context);
+    for (int i = 0; i < RAMET_TAILS; i++) ramet_context_forget_tail(context, RAMET_KIND_OF(i), true);
     ramet_cache_unlock(context->cache);
 }
 
@@ -152,13 +149,15 @@ static ramet_status cut_table(ramet_context *context, uint32_t n_pages, ramet_er
     if (!ramet_table_reserve(cache, RAMET_TABLE_LEVELS))
         return ramet_fail(error, RAMET_E_NO_MEMORY, "no memory for a page table");
     ramet_table kept = ramet_table_prefix(cache, &context->table, n_pages, RAMET_BY_CONTEXTS);
+    for (uint32_t i = n_pages; context->is_used && i < context->table.n_pages; i++)
+        ramet_block_unuse(cache, ramet_table_page(&context->table, i));
     ramet_table_release(cache, &context->table, RAMET_BY_CONTEXTS);
     context->table = kept;
     return RAMET_OK;
 }
 
 ramet_status ramet_context_cut(ramet_context *context, uint32_t n, ramet_error *error) {
-    RAMET_TRY(ramet_context_check_resident(context, error));
+    RAMET_TRY(ramet_context_check_alive(context, error));
     if (n > context->length)
         return ramet_fail(error, RAMET_E_ARGUMENT, "cannot cut to %u tokens: the context has %u", n, context->length);
     uint32_t n_pages = ramet_pages_for(n, context->cache->options.page_tokens);
@@ -167,7 +166,8 @@ ramet_status ramet_context_cut(ramet_context *context, uint32_t n, ramet_error *
     ramet_status status = cut_table(context, n_pages, error);
     if (status == RAMET_OK && n < context->length) {
         context->length = n;
-        forget_logits(context);
+        if (n == 0) context->is_lossy = false;
+        for (int i = 0; i < RAMET_TAILS; i++) ramet_context_forget_tail(context, RAMET_KIND_OF(i), false);
     }
     ramet_cache_unlock(context->cache);
     return status;
@@ -176,41 +176,36 @@ ramet_status ramet_context_cut(ramet_context *context, uint32_t n, ramet_error *
 void ramet_context_read_tokens(const ramet_context *context, uint32_t from, uint32_t n, int32_t *out) {
     RAMET_ASSERT(from <= context->length && n <= context->length - from, "tokens [%u, +%u) of %u", from, n,
                  context->length);
-    if (n == 0) return;
-    if (context->spilled_tokens)
-        memcpy(out, context->spilled_tokens + from, n * sizeof *out);
-    else
-        ramet_table_read_tokens(&context->table, context->cache->options.page_tokens, from, n, out);
+    if (n > 0) ramet_table_read_tokens(&context->table, context->cache->options.page_tokens, from, n, out);
 }
 
 uint32_t ramet_context_common_prefix(const ramet_context *context, const int32_t *tokens, uint32_t n) {
-    uint32_t to = n < context->length ? n : context->length, same = 0;
-    if (!context->spilled_tokens)
-        return ramet_table_match(&context->table, context->cache->options.page_tokens, tokens, 0, to);
-    while (same < to && context->spilled_tokens[same] == tokens[same]) same++;
-    return same;
+    return ramet_table_match(&context->table, context->cache->options.page_tokens, tokens, 0,
+                             ramet_min_u32(n, context->length));
 }
 
-/* ---- pages and logits ---- */
+/* ---- pages ---- */
+
+static ramet_block *page_of(const ramet_context *context, uint32_t pos, const char *what) {
+    uint32_t page_idx = pos / context->cache->options.page_tokens;
+    RAMET_ASSERT(context->is_used, "position %u is %s by a context that is not in use", pos, what);
+    RAMET_ASSERT(page_idx < context->table.n_pages, "position %u is %s but has no page", pos, what);
+    return ramet_table_page(&context->table, page_idx);
+}
 
 uint8_t *ramet_context_page_write(ramet_context *context, uint32_t pos) {
     ramet_cache_lock(context->cache);
     assert_exclusive(context, pos);
     ramet_cache_unlock(context->cache);
-    return ramet_slab_data(&context->cache->slab,
-                           ramet_table_page(&context->table, pos / context->cache->options.page_tokens));
+    return ramet_context_page_own(context, pos);
 }
 
 uint8_t *ramet_context_page_own(ramet_context *context, uint32_t pos) {
-    uint32_t page_idx = pos / context->cache->options.page_tokens;
-    RAMET_ASSERT(page_idx < context->table.n_pages, "position %u is written but was not made writable", pos);
-    return ramet_slab_data(&context->cache->slab, ramet_table_page(&context->table, page_idx));
+    return ramet_block_data(context->cache, page_of(context, pos, "written"));
 }
 
 const uint8_t *ramet_context_page_read(const ramet_context *context, uint32_t pos) {
-    uint32_t page_idx = pos / context->cache->options.page_tokens;
-    RAMET_ASSERT(page_idx < context->table.n_pages, "position %u is read but has no page", pos);
-    return ramet_slab_data(&context->cache->slab, ramet_table_page(&context->table, page_idx));
+    return ramet_block_data(context->cache, page_of(context, pos, "read"));
 }
 
 void ramet_context_count_pages(ramet_context *context, uint64_t *out_reachable, uint64_t *out_exclusive) {
@@ -218,31 +213,4 @@ void ramet_context_count_pages(ramet_context *context, uint64_t *out_reachable, 
     *out_reachable = context->table.n_pages;
     *out_exclusive = ramet_table_count_exclusive(&context->table);
     ramet_cache_unlock(context->cache);
-}
-
-ramet_status ramet_context_reserve_logits(ramet_context *context, ramet_error *error) {
-    ramet_cache *cache = context->cache;
-    ramet_cache_lock(cache);
-    bool is_needed = cache->options.n_vocab > 0 && !owns_row(context) && !context->spare_row;
-    if (is_needed) context->spare_row = ramet_row_create(cache);
-    bool ok = !is_needed || context->spare_row;
-    ramet_cache_unlock(cache);
-    return ok ? RAMET_OK : ramet_fail(error, RAMET_E_NO_MEMORY, "no memory for a row of logits");
-}
-
-float *ramet_context_logits_writable(ramet_context *context) {
-    if (context->cache->options.n_vocab == 0) return NULL;
-    ramet_cache_lock(context->cache);
-    forget_logits(context);
-    if (!context->row) {
-        context->row = context->spare_row ? context->spare_row : ramet_row_create(context->cache);
-        context->spare_row = NULL;
-    }
-    context->has_logits = context->row != NULL;
-    ramet_cache_unlock(context->cache);
-    return context->row ? context->row->values : NULL;
-}
-
-const float *ramet_context_peek_logits(const ramet_context *context) {
-    return context->has_logits ? context->row->values : NULL;
 }

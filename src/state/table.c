@@ -70,7 +70,7 @@ static void give_node(ramet_cache *cache, ramet_table_node *node) {
 
 static void retain_child(ramet_table_node *node, uint32_t i) {
     if (node->height == 0)
-        ramet_page_retain(node->child[i].page);
+        ramet_block_retain(node->child[i].page);
     else
         node->child[i].node->counts.refcount++;
 }
@@ -80,7 +80,7 @@ static void release_node(ramet_cache *cache, ramet_table_node *node) {
     if (--node->counts.refcount > 0) return;
     for (uint32_t i = 0; i < node->n; i++) {
         if (node->height == 0)
-            ramet_page_release(cache, node->child[i].page);
+            ramet_block_release(cache, node->child[i].page);
         else
             release_node(cache, node->child[i].node);
     }
@@ -92,7 +92,7 @@ static void hold_node(ramet_cache *cache, ramet_table_node *node, ramet_holder h
     if (node->counts.holds[holder]++ > 0) return;
     for (uint32_t i = 0; i < node->n; i++) {
         if (node->height == 0)
-            ramet_page_hold(cache, node->child[i].page, holder);
+            ramet_block_hold(cache, node->child[i].page, holder);
         else
             hold_node(cache, node->child[i].node, holder);
     }
@@ -103,7 +103,7 @@ static void unhold_node(ramet_cache *cache, ramet_table_node *node, ramet_holder
     if (--node->counts.holds[holder] > 0) return;
     for (uint32_t i = 0; i < node->n; i++) {
         if (node->height == 0)
-            ramet_page_unhold(cache, node->child[i].page, holder);
+            ramet_block_unhold(cache, node->child[i].page, holder);
         else
             unhold_node(cache, node->child[i].node, holder);
     }
@@ -193,7 +193,7 @@ static ramet_table_node *take_own_node(ramet_cache *cache, uint32_t height) {
     return node;
 }
 
-ramet_page **ramet_table_own_path(ramet_cache *cache, ramet_table *table, uint32_t page_idx) {
+ramet_block **ramet_table_own_path(ramet_cache *cache, ramet_table *table, uint32_t page_idx) {
     /* 1. A taller table when the page lies past what its height can reach: the old root, and the table's pointer to it,
      *    move under the new one, so no count changes. */
     if (!table->root) table->root = take_own_node(cache, 0);
@@ -227,7 +227,7 @@ static const ramet_table_node *leaf_of(const ramet_table *table, uint32_t page_i
     return node;
 }
 
-ramet_page *ramet_table_page(const ramet_table *table, uint32_t page_idx) {
+ramet_block *ramet_table_page(const ramet_table *table, uint32_t page_idx) {
     return leaf_of(table, page_idx)->child[page_idx % RAMET_FAN_OUT].page;
 }
 
@@ -275,7 +275,7 @@ uint32_t ramet_table_match(const ramet_table *table, uint32_t page_tokens, const
 void ramet_table_read_tokens(const ramet_table *table, uint32_t page_tokens, uint32_t from, uint32_t n, int32_t *out) {
     for (uint32_t pos = from; pos < from + n;) {
         uint32_t run = ramet_min_u32(page_tokens - pos % page_tokens, from + n - pos);
-        const ramet_page *page = ramet_table_page(table, pos / page_tokens);
+        const ramet_block *page = ramet_table_page(table, pos / page_tokens);
         memcpy(out + (pos - from), page->tokens + pos % page_tokens, run * sizeof *out);
         pos += run;
     }

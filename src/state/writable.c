@@ -14,54 +14,50 @@ static uint32_t count_needed(const ramet_table *table, uint32_t first, uint32_t 
     return needed;
 }
 
-/* Evicts the oldest entries until the slab has what is needed, which shrinks as the tree lets pages go. Nothing is
- * evicted when evicting all of them would not help. */
-static ramet_status make_room(ramet_cache *cache, const ramet_table *table, uint32_t first, uint32_t end,
-                              ramet_error *error) {
-    const ramet_slab *slab = &cache->slab;
-    uint32_t needed = count_needed(table, first, end, RAMET_WITHOUT_TREE);
-    uint32_t free_without_tree = slab->n_slots - slab->n_held[RAMET_BY_CONTEXTS];
-    if (needed > free_without_tree)
-        return ramet_fail(error, RAMET_E_BUDGET,
-                          "%u pages of %llu bytes are needed, and of the KV budget's %u open contexts hold all but %u: "
-                          "close or spill a context, or raise the budget",
-                          needed, (unsigned long long)cache->options.page_bytes, slab->n_slots, free_without_tree);
-    while (count_needed(table, first, end, RAMET_AS_IS) > slab->n_slots - slab->n_live) ramet_tree_evict_oldest(cache);
-    return RAMET_OK;
+static ramet_need need_of(const ramet_table *table, uint32_t first, uint32_t end) {
+    return (ramet_need){.kind = RAMET_PAGE,
+                        .n = count_needed(table, first, end, RAMET_AS_IS),
+                        .n_without_tree = count_needed(table, first, end, RAMET_WITHOUT_TREE)};
 }
 
 /* Makes pages [first, end) of the context exclusive to it, where first <= n_pages:
  *   1. nothing to do when they are already: the case of nearly every decode step;
  *   2. reserve the table nodes that this can take;
- *   3. make room in the slab, or refuse;
+ *   3. make room, or refuse; the lock may have been let go, and the tree lets pages go: look again;
  *   4. own the path to each page, then copy the page if it is shared, add it if it is missing. Nothing fails here.
  * Until 4 the context has not changed, and until 3 nothing has. */
 ramet_status ramet_context_own_pages(ramet_context *context, uint32_t first, uint32_t end, ramet_error *error) {
     ramet_cache *cache = context->cache;
     ramet_table *table = &context->table;
-    /* 1 */
-    if (count_needed(table, first, end, RAMET_AS_IS) == 0) return RAMET_OK;
-    /* 2 */
-    if (!ramet_table_reserve(cache, ramet_table_path_nodes(table, first, end)))
-        return ramet_fail(error, RAMET_E_NO_MEMORY, "no memory for the table of %u pages", end);
-    /* 3 */
-    RAMET_TRY(make_room(cache, table, first, end, error));
+    for (;;) {
+        /* 1 */
+        if (count_needed(table, first, end, RAMET_AS_IS) == 0) return RAMET_OK;
+        /* 2 */
+        if (!ramet_table_reserve(cache, ramet_table_path_nodes(table, first, end)))
+            return ramet_fail(error, RAMET_E_NO_MEMORY, "no memory for the table of %u pages", end);
+        /* 3 */
+        ramet_need need = need_of(table, first, end);
+        if (ramet_room_fits(cache, need)) break;
+        RAMET_TRY(ramet_room_make(cache, need, error));
+    }
     /* 4 */
     for (uint32_t i = first; i < end; i++) {
-        ramet_page **place = ramet_table_own_path(cache, table, i), *shared = *place;
-        if (!shared) {
-            *place = ramet_page_create(cache);
+        ramet_block **place = ramet_table_own_path(cache, table, i), *shared = *place;
+        if (shared && shared->counts.refcount == 1) continue;
+        *place = shared ? ramet_block_copy(cache, shared) : ramet_block_create(cache, RAMET_PAGE);
+        ramet_block_use(cache, *place);
+        if (shared) {
+            ramet_block_unuse(cache, shared);
+            ramet_block_drop(cache, &shared, RAMET_BY_CONTEXTS);
+        } else {
             table->n_pages++;
-        } else if (shared->counts.refcount > 1) {
-            *place = ramet_page_copy(cache, shared);
-            ramet_page_unhold(cache, shared, RAMET_BY_CONTEXTS);
-            ramet_page_release(cache, shared);
         }
     }
     return RAMET_OK;
 }
 
 static ramet_status own_positions(ramet_context *context, uint32_t pos, uint32_t n, ramet_error *error) {
+    RAMET_ASSERT(context->is_used, "positions are made writable by a context that is not in use");
     if (n == 0) return RAMET_OK;
     uint32_t page_tokens = context->cache->options.page_tokens;
     ramet_cache_lock(context->cache);
@@ -73,7 +69,7 @@ static ramet_status own_positions(ramet_context *context, uint32_t pos, uint32_t
 
 ramet_status ramet_context_writable(ramet_context *context, uint32_t n, ramet_error *error) {
     uint32_t n_ctx = context->cache->options.n_ctx;
-    RAMET_TRY(ramet_context_check_resident(context, error));
+    RAMET_TRY(ramet_context_check_alive(context, error));
     if (n > n_ctx - context->length)
         return ramet_fail(error, RAMET_E_WINDOW,
                           "%u tokens after the %u that are there exceed the context window of %u", n, context->length,
@@ -82,7 +78,7 @@ ramet_status ramet_context_writable(ramet_context *context, uint32_t n, ramet_er
 }
 
 ramet_status ramet_context_rewrite(ramet_context *context, uint32_t pos, uint32_t n, ramet_error *error) {
-    RAMET_TRY(ramet_context_check_resident(context, error));
+    RAMET_TRY(ramet_context_check_alive(context, error));
     if (pos > context->length || n > context->length - pos)
         return ramet_fail(error, RAMET_E_ARGUMENT,
                           "positions from %u on, %u of them, are not all within the context's %u", pos, n,

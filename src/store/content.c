@@ -244,10 +244,8 @@ ramet_status ramet_snapshot_load_pages(const ramet_snapshot_reader *r, ramet_con
 
 ramet_status ramet_snapshot_check_before_evicting(const ramet_snapshot_reader *r, ramet_cache *cache,
                                                   const ramet_store_crew *crew, ramet_error *error) {
-    const ramet_cache_options *o = ramet_cache_get_options(cache);
-    ramet_engine_stats stats;
-    ramet_cache_get_stats(cache, &stats);
-    uint64_t n_pages = ((uint64_t)r->header.n_tokens + o->page_tokens - 1) / o->page_tokens;
-    if (n_pages <= o->budget_bytes / o->page_bytes - stats.pages_live) return RAMET_OK;
+    uint32_t page_tokens = ramet_cache_get_options(cache)->page_tokens;
+    uint64_t n_pages = ((uint64_t)r->header.n_tokens + page_tokens - 1) / page_tokens;
+    if (ramet_cache_has_room(cache, n_pages)) return RAMET_OK;
     return ramet_snapshot_check(r, crew, error);
 }

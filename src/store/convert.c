@@ -1,5 +1,6 @@
 /* convert.c - see snapshot.h: a snapshot rewritten, at another precision, under another key or none, or in the current
- * format. The new file is made chunk by chunk out of the old one, of which every byte is checked on the way. */
+ * format. The new file is made chunk by chunk out of the old one, of which every byte is checked on the way. Where it shows
+ * what the old one kept secret, nobody but its owner may read it. */
 #include "store/content.h"
 #include "store/recode.h"
 
@@ -33,7 +34,8 @@ static ramet_status convert(ramet_snapshot_reader *r, ramet_kv payload, const ui
     RAMET_TRY(new_header(r, payload, &h, error));
     RAMET_TRY(check_tokens(r, error));
     ramet_recoder recoder = ramet_recoder_of(&r->header, &h, ramet_body_read_range, r);
-    RAMET_TRY(ramet_snapshot_publish(&h, context_key, path, false, crew, NULL, ramet_recode, &recoder, error));
+    ramet_snapshot_target target = {.path = path, .is_private = r->header.is_encrypted && !context_key};
+    RAMET_TRY(ramet_snapshot_publish(&h, context_key, &target, crew, NULL, ramet_recode, &recoder, error));
     if (out_info) ramet_snapshot_header_info(&h, out_info);
     return RAMET_OK;
 }

@@ -44,7 +44,7 @@ static ramet_status fill_header(ramet_context *context, const ramet_snapshot_ide
         .kv = (uint32_t)l->precision,
         .payload = ramet_max_u32((uint32_t)l->precision, (uint32_t)options->payload),
         .n_tokens = ramet_context_length(context),
-        .has_logits = ramet_context_peek_logits(context) != NULL,
+        .has_logits = ramet_context_has_logits(context),
         .generation = options->generation,
         .section_bytes[RAMET_SECTION_SAMPLER] = options->sampler_state ? options->sampler_state_bytes : 0,
     };
@@ -86,12 +86,13 @@ static ramet_status encode_header(ramet_snapshot_header *h, const uint8_t *conte
 }
 
 static ramet_status write_file(const ramet_snapshot_header *h, const uint8_t *head, const ramet_seal *seal,
-                               const char *path, bool skip_sync, const ramet_store_crew *crew, ramet_body_place place,
-                               ramet_body_move move, void *user, ramet_error *error) {
+                               const ramet_snapshot_target *target, const ramet_store_crew *crew,
+                               ramet_body_place place, ramet_body_move move, void *user, ramet_error *error) {
     ramet_publisher publisher;
-    RAMET_TRY(ramet_publish_begin(path, &publisher, error));
-    publisher.skip_sync = skip_sync;
-    ramet_status status = ramet_body_write(&publisher, h, head, seal, crew, place, move, user, error);
+    RAMET_TRY(ramet_publish_begin(target->path, &publisher, error));
+    publisher.skip_sync = target->skip_sync;
+    ramet_status status = target->is_private ? ramet_publish_restrict(&publisher, error) : RAMET_OK;
+    if (status == RAMET_OK) status = ramet_body_write(&publisher, h, head, seal, crew, place, move, user, error);
     if (status != RAMET_OK) {
         ramet_publish_abort(&publisher);
         return status;
@@ -99,26 +100,26 @@ static ramet_status write_file(const ramet_snapshot_header *h, const uint8_t *he
     return ramet_publish_commit(&publisher, error);
 }
 
-ramet_status ramet_snapshot_publish(ramet_snapshot_header *h, const uint8_t *context_key, const char *path,
-                                    bool skip_sync, const ramet_store_crew *crew, ramet_body_place place,
-                                    ramet_body_move move, void *user, ramet_error *error) {
+ramet_status ramet_snapshot_publish(ramet_snapshot_header *h, const uint8_t *context_key,
+                                    const ramet_snapshot_target *target, const ramet_store_crew *crew,
+                                    ramet_body_place place, ramet_body_move move, void *user, ramet_error *error) {
     ramet_seal seal = {0};
     uint8_t head[RAMET_SNAPSHOT_WRITTEN_MAX];
     ramet_status status = encode_header(h, context_key, &seal, head, error);
     if (status == RAMET_OK)
-        status = write_file(h, head, context_key ? &seal : NULL, path, skip_sync, crew, place, move, user, error);
+        status = write_file(h, head, context_key ? &seal : NULL, target, crew, place, move, user, error);
     ramet_seal_wipe(&seal);
     return status;
 }
 
 /* The content has the rows as the cache has them; the file gets them at the precision of `h`. */
 static ramet_status publish(ramet_snapshot_header *h, ramet_snapshot_content *content, const uint8_t *context_key,
-                            const char *path, bool skip_sync, const ramet_store_crew *crew, ramet_error *error) {
+                            const ramet_snapshot_target *target, const ramet_store_crew *crew, ramet_error *error) {
     if (h->payload == h->kv)
-        return ramet_snapshot_publish(h, context_key, path, skip_sync, crew, ramet_snapshot_place,
-                                      ramet_snapshot_export, content, error);
+        return ramet_snapshot_publish(h, context_key, target, crew, ramet_snapshot_place, ramet_snapshot_export,
+                                      content, error);
     ramet_recoder recoder = ramet_recoder_of(content->header, h, ramet_snapshot_export, content);
-    return ramet_snapshot_publish(h, context_key, path, skip_sync, crew, NULL, ramet_recode, &recoder, error);
+    return ramet_snapshot_publish(h, context_key, target, crew, NULL, ramet_recode, &recoder, error);
 }
 
 ramet_status ramet_store_save(ramet_context *context, const ramet_snapshot_identity *identity,
@@ -128,14 +129,20 @@ ramet_status ramet_store_save(ramet_context *context, const ramet_snapshot_ident
     ramet_snapshot_header h, in_cache;
     ramet_snapshot_content content;
     uint8_t unused[RAMET_SNAPSHOT_WRITTEN_MAX];
-    RAMET_ASSERT(!ramet_context_where(context), "snapshot of a spilled context");
     if (!options) options = &none;
     RAMET_TRY(fill_header(context, identity, options, &h, error));
+    if (ramet_context_is_lossy(context) && h.payload == h.kv)
+        return ramet_fail(
+            error, RAMET_E_UNSUPPORTED,
+            "the context comes from a lossy snapshot, and a file of %s rows would not say so: save it with a "
+            "narrower payload, or run its tokens",
+            ramet_kv_name((ramet_kv)h.kv));
     in_cache = h;
     in_cache.payload = h.kv;
     RAMET_TRY(ramet_snapshot_header_encode(&in_cache, unused, error)); /* for the sizes */
     RAMET_TRY(gather(context, &in_cache, identity->layout, options->sampler_state, &content, error));
-    ramet_status status = publish(&h, &content, context_key, path, options->skip_sync, crew, error);
+    ramet_snapshot_target target = {.path = path, .skip_sync = options->skip_sync};
+    ramet_status status = publish(&h, &content, context_key, &target, crew, error);
     ramet_snapshot_content_free(&content);
     if (status == RAMET_OK && out_info) ramet_snapshot_header_info(&h, out_info);
     return status;
@@ -153,12 +160,15 @@ static const ramet_snapshot_policy *demand(const ramet_snapshot_policy *policy) 
 static ramet_status fill_context(ramet_context *context, const ramet_snapshot_reader *r, const ramet_kv_layout *layout,
                                  const ramet_store_crew *crew, ramet_snapshot_content *content, ramet_error *error) {
     const ramet_snapshot_header *h = &r->header;
+    RAMET_TRY(ramet_context_use(context, error));
     RAMET_TRY(ramet_context_writable(context, h->n_tokens, error));
+    if (h->has_logits) RAMET_TRY(ramet_context_reserve_tail(context, error));
     RAMET_TRY(ramet_snapshot_load_pages(r, context, layout, crew, content, error));
     ramet_context_commit(context, content->sections[RAMET_SECTION_TOKENS], h->n_tokens);
+    if (h->payload != h->kv) ramet_context_mark_lossy(context);
     if (!h->has_logits) return RAMET_OK;
     float *row = ramet_context_logits_writable(context);
-    if (!row) return ramet_fail(error, RAMET_E_NO_MEMORY, "no memory for the logits of %s", r->path);
+    RAMET_ASSERT(row, "a reserved row of logits is gone");
     memcpy(row, content->sections[RAMET_SECTION_LOGITS], (size_t)h->section_bytes[RAMET_SECTION_LOGITS]);
     return RAMET_OK;
 }

@@ -1,13 +1,11 @@
-/* snapshot.h - one context as one portable file, and spilling a context to such a file and back. docs/FORMAT.md has the
- * bytes.
+/* snapshot.h - one context as one portable file. docs/FORMAT.md has the bytes.
  *
  * The bytes of a file are a function of the context's content, the identity and the options: not of page size, history,
  * time, file name or machine (K8). A file is published whole or not at all, and every byte of it is checked before a
  * context exists.
  *
- * Owns the snapshot format and spill files. Refuses to know models, and policy: who may restore what, when to spill.
- * The engine calls it. Functions marked [inside] are called between ramet_context_enter and ramet_context_leave, on a
- * resident context unless they say otherwise. */
+ * Owns the snapshot format. Refuses to know models, and policy: who may restore what. The engine calls it. Functions
+ * marked [used] are called between ramet_context_use and ramet_context_leave. */
 #ifndef RAMET_STORE_SNAPSHOT_H
 #define RAMET_STORE_SNAPSHOT_H
 
@@ -32,7 +30,7 @@ typedef struct ramet_store_crew {
     void *user;
 } ramet_store_crew;
 
-/* [inside] Writes a file, or standard output for "-", encrypted if there is a context key. It, `options` and `out_info` may be
+/* [used] Writes a file, or standard output for "-", encrypted if there is a context key. It, `options` and `out_info` may be
  * NULL. Memory: the tokens, and a
  * chunk for each worker. E_ARGUMENT (owner or marking of more than 127 bytes, sampler state of more than 64 KiB, a precision for tests
  * only), E_NO_DISK, E_IO, E_NOT_FOUND (no such directory), E_NO_MEMORY; then an old file at `path` is as before and
@@ -68,17 +66,5 @@ ramet_status ramet_store_verify(const char *path, const ramet_snapshot_policy *p
 /* *out is malloc'ed; checks the header and the chunks that hold tokens. */
 ramet_status ramet_store_read_tokens(const char *path, const ramet_snapshot_policy *policy, int32_t **out,
                                      uint32_t *out_n, ramet_error *error);
-
-/* [inside] Saves the context under a new name in `directory`, encrypted with `key`, without sync, then drops its pages. A spilled context is left as it is.
- * On failure the context is resident and no file is left. Errors as ramet_store_save. */
-ramet_status ramet_store_spill(ramet_context *context, const ramet_snapshot_identity *identity, const uint8_t *key,
-                               const char *directory, const ramet_store_crew *crew, ramet_error *error);
-/* [inside] Reads a spilled context back and removes its file. A resident context is left as it is. On E_BUDGET and
- * E_NO_MEMORY it stays spilled, try again; when the file is gone or damaged it stays spilled and the message says that
- * it is lost. */
-ramet_status ramet_store_unspill(ramet_context *context, const ramet_snapshot_identity *identity, const uint8_t *key,
-                                 const ramet_store_crew *crew, ramet_error *error);
-/* [inside] Removes the file of a spilled context that is about to be destroyed; nothing for a resident one. */
-void ramet_store_forget_spill(const ramet_context *context);
 
 #endif

@@ -1,5 +1,6 @@
 /* stream.c - see stream.h. */
 #include "store/stream.h"
+#include "base/bytes.h"
 #include "base/hash.h"
 #include "base/memory.h"
 
@@ -45,7 +46,7 @@ static void hash_chunk(const chunk_run *run, uint64_t index, const uint8_t *data
                        uint8_t out[HASH_BYTES]) {
     uint8_t identity[HASH_BYTES + 8];
     memcpy(identity, run->header->hash, HASH_BYTES);
-    for (size_t i = 0; i < 8; i++) identity[HASH_BYTES + i] = (uint8_t)(index >> (8 * i));
+    ramet_put_le(identity + HASH_BYTES, index, 8);
     ramet_xxh128_pair(data, bytes, identity, sizeof identity, out);
 }
 

@@ -35,6 +35,11 @@ def read(path):
         return file.read()
 
 
+def read_text(name):
+    with open(os.path.join(ROOT, name), encoding="utf-8") as file:
+        return file.read()
+
+
 def write(path, data):
     with open(path, "wb") as file:
         file.write(data)
@@ -111,6 +116,8 @@ class Usage(Case):
             out = self.ramet(*words)
             self.assertEqual(re.findall(r"^  ([a-z]+(?: [a-z]+)?)  ", out, re.M), commands)
             self.assertEqual(self.err, "")
+            codes = [re.search(r"Exit codes: [^.]*", t).group().split() for t in (out, read_text("README.md"))]
+            self.assertEqual(codes[0], codes[1])
         self.assertEqual(len(re.findall(r"^  ctx ", self.ramet("ctx", "--help"), re.M)), 6)
         for command in commands:
             out = self.ramet(*command.split(), "--help")
@@ -137,6 +144,8 @@ class Usage(Case):
         self.fails(2, "not both", "run", "-m", MODEL, "-p", "x", "-f", "y")
         self.fails(2, "both want standard output", "ctx", "build", "-m", MODEL, "-p", "x", "-o", "-", "--json")
         self.fails(2, "which file", "ctx", "info")
+        for words in (["--min-generation", "1"], ["--profile", "enterprise", "--context-key", "k"]):
+            self.fails(2, f"{words[0]} is checked with --verify", "ctx", "info", "a.ramet", *words)
 
     def test_missing_files(self):
         self.fails(1, "no-such.gguf", "run", "-m", "./no-such.gguf", "-p", "x")
@@ -184,6 +193,20 @@ class Usage(Case):
             self.assertNotRegex(out, r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
             self.assertIn("?[31m", out)
         self.assertEqual(self.json("ctx", "tree", name)["trees"][0]["children"][0]["files"], [name])
+
+
+class Documents(unittest.TestCase):
+    def test_what_went_wrong_names_what_there_is(self):
+        """A guard that was renamed guards nothing that a reader can find."""
+        sources = []
+        for top in ("include", "src", "tests"):
+            for folder, _, names in os.walk(os.path.join(ROOT, top)):
+                sources += [os.path.join(folder, n) for n in names if n.endswith((".c", ".h", ".py"))]
+        words = set(re.findall(r"\w+", " ".join(read(path).decode() for path in sources)))
+        words |= {os.path.splitext(os.path.basename(path))[0] for path in sources}
+        names = re.findall(r"`([a-z0-9]+(?:_[a-z0-9]+)+)`", read_text("docs/WRONG.md"))
+        self.assertGreater(len(names), 20)
+        self.assertEqual([name for name in names if name.removeprefix("teeth_") not in words], [])
 
 
 class Models(Case):
@@ -341,7 +364,7 @@ class Run(Case):
         self.assertEqual(self.json("run", "-m", MODEL, "-p", TEXT, "-n", "0")["tokens"], [])
 
     def test_budget(self):
-        self.fails(6, "budget", "run", "-m", MODEL, "-p", TEXT, "--kv-budget", "1K")
+        self.fails(6, "budget", "run", "-m", MODEL, "-p", TEXT, "--ctx-mem-budget", "1K")
 
     def test_interrupt(self):
         process = subprocess.Popen([RAMET, "run", "-m", MODEL, "-p", TEXT, "-n", "2000", "--ignore-eos"], cwd=self.work,
@@ -388,7 +411,7 @@ class Contexts(Case):
     def test_failed_build_keeps_the_old_file(self):
         file = self.build("a.ramet")
         before = read(file)
-        self.fails(6, "budget", "ctx", "build", "-m", MODEL, "-o", "a.ramet", "-p", TEXT, "--kv-budget", "1K")
+        self.fails(6, "budget", "ctx", "build", "-m", MODEL, "-o", "a.ramet", "-p", TEXT, "--ctx-mem-budget", "1K")
         self.assertEqual(read(file), before)
         self.fails(1, "nowhere", "ctx", "build", "-m", MODEL, "-o", "nowhere/a.ramet", "-p", TEXT)
 
@@ -453,6 +476,9 @@ class Contexts(Case):
             self.fails(5, "x.ramet", "ctx", "info", "x.ramet", "--verify")
         write(self.path("x.ramet"), data[:-10])
         self.fails(5, "x.ramet", "ctx", "fork", "-m", MODEL, "-i", "x.ramet")
+        for words in (["fork", "-m", MODEL, "-i", "-"], ["info", "--verify", "-"], ["diff", "a.ramet", "-"],
+                      ["convert", "-i", "-", "-o", "y.ramet"]):
+            self.fails(5, "^ramet: [^/]*standard input[^/]*$", "ctx", *words, stdin=data[:-10])
 
 
 class Encrypted(Case):
@@ -525,9 +551,14 @@ class Encrypted(Case):
         self.assertTrue(self.json("ctx", "info", "b.ramet")["encrypted"])
         self.fails(5, "another key", "ctx", "info", "--verify", self.file, "--context-key", self.key("other", bytes(32)))
         self.environment["RAMET_CONTEXT_KEY"] = self.path("missing")
-        self.fails(1, "missing", "ctx", "info", "--verify", self.file)
+        self.fails(1, "RAMET_CONTEXT_KEY: .*missing", "ctx", "info", "--verify", self.file)
         self.ramet("tokenize", "-m", MODEL, "-p", TEXT)  # has no use for it
         self.ramet("ctx", "info", self.file)
+        del self.environment["RAMET_CONTEXT_KEY"]
+        plain = self.build("plain.ramet")
+        self.environment["RAMET_CONTEXT_KEY"] = self.path("missing")
+        self.ramet("ctx", "diff", plain, plain)
+        self.ramet("ctx", "info", "--verify", plain)
         self.environment["RAMET_CONTEXT_KEY"] = ""
         self.fails(5, "key is needed", "ctx", "info", "--verify", self.file)
 
@@ -674,9 +705,11 @@ class Comparing(Case):
         self.assertEqual(fields(a, b), {"kv": ("f32", "f16"), "payload": ("f32", "f16")})
         self.assertEqual(fields(a, "c.ramet"), {"payload": ("f32", "q8")})
         self.assertEqual(list(fields(a, "d.ramet")), ["weights_sha256"])
-        for other in (b, "c.ramet", "d.ramet"):
-            r = self.json("ctx", "diff", a, other)
-            self.assertEqual((r["same_state"], r["a"]["goes_on"]), (False, []))
+        for files, same in (((a, b), False), ((a, "d.ramet"), False), ((a, "c.ramet"), None), (("c.ramet", a), None),
+                            (("c.ramet", "c.ramet"), None)):  # rounded rows may have gone on from rounded ones
+            r = self.json("ctx", "diff", *files)
+            self.assertEqual((r["same_state"], r["a"]["goes_on"]), (same, []))
+        self.assertRegex(self.ramet("ctx", "diff", "c.ramet", "c.ramet"), r"(?m)^common state +lossy: not known$")
         out = self.ramet("ctx", "diff", a, b)
         self.assertRegex(out, r"(?m)^common state +other bits: see below$")
         self.assertRegex(out, r"(?m)^kv +f32 \| f16$")
@@ -691,6 +724,82 @@ class Comparing(Case):
         self.fails(5, "x.ramet", "ctx", "diff", a, "x.ramet")
         other = os.path.join(ROOT, "tests", "data", "reference", "tiny", "llama-gqa", "llama-gqa-f32.gguf")
         self.fails(4, "another vocabulary", "ctx", "diff", a, a, "-m", other)
+
+
+class Spilled(Case):
+    """More branches than memory has room for: the same text, and nothing left on the disk."""
+
+    def setUp(self):
+        super().setUp()
+        self.spill = os.path.join(self.top, "spill")
+        os.mkdir(self.spill)
+        # 16 positions of the bundled model are 64 KiB; each branch ends with four such pages of its own, less one shared
+        self.run_branches = ("run", "-m", MODEL, "-p", TEXT, "-n", "24", "--branches", "6", "--page-tokens", "16",
+                             "--ignore-eos", "--json", "-q")
+
+    def test_the_same_text(self):
+        plain = json.loads(self.ramet(*self.run_branches))
+        self.assertNotIn("spill", plain)
+        r = json.loads(self.ramet(*self.run_branches, "--ctx-spill-dir", self.spill))
+        self.assertEqual(r["branches"], plain["branches"])
+        self.assertEqual(r["spill"]["blocks_spilled"], 0)  # there is room
+        self.assertGreater(r["spill"]["budget_bytes"], r["spill"]["memory_bytes"])
+        self.assertEqual(os.listdir(self.spill), [])
+
+    def test_branches_that_do_not_fit_together(self):
+        plain = json.loads(self.ramet(*self.run_branches))
+        for budget in ("400K", "768K"):
+            self.fails(6, "memory budget.*--ctx-spill-dir", *self.run_branches, "--ctx-mem-budget", budget)
+            r = json.loads(self.ramet(*self.run_branches, "--ctx-mem-budget", budget, "--ctx-spill-dir", self.spill))
+            self.assertEqual(r["branches"], plain["branches"])
+            self.assertGreater(r["spill"]["blocks_spilled"], 0)
+            self.assertEqual(os.listdir(self.spill), [])
+
+    def test_verify_within_a_small_budget(self):
+        out = self.ramet("verify", "-m", MODEL, "--ctx-mem-budget", "2MiB", "--ctx-spill-dir", self.spill)
+        self.assertRegex(out, r"(?m)^spill reads back +pass +difference 0\.00e\+00")
+        self.assertNotIn("FAIL", out)
+        self.assertEqual(os.listdir(self.spill), [])
+
+    def test_contexts_over_the_budget(self):
+        self.ramet("ctx", "build", "-m", MODEL, "-o", "a.ramet", "-p", TEXT * 8)
+        self.fails(6, "budget", "ctx", "fork", "-i", "a.ramet", "-m", MODEL, "--ctx-mem-budget", "256K",
+                   "--ctx-spill-dir", self.spill)  # one context does not fit, whatever is spilled
+        self.assertEqual(os.listdir(self.spill), [])
+
+    def test_a_directory_that_cannot_be_used(self):
+        self.fails(1, "cannot create a temporary directory in .*missing", *self.run_branches, "--ctx-spill-dir",
+                   os.path.join(self.top, "missing"))
+        self.fails(1, "cannot create a temporary directory in .*a-file", *self.run_branches, "--ctx-spill-dir",
+                   self.a_file())
+
+    def a_file(self):
+        path = os.path.join(self.top, "a-file")
+        write(path, b"")
+        return path
+
+    def test_a_signal_leaves_nothing(self):
+        words = [RAMET, "run", "-m", MODEL, "-p", TEXT, "-n", "100000", "-c", "110000", "--ignore-eos",
+                 "--ctx-spill-dir", self.spill]
+        child = subprocess.Popen(words, cwd=self.work, env=self.environment, stdout=subprocess.PIPE,
+                                 stderr=subprocess.DEVNULL)
+        child.stdout.read(1)  # it is decoding
+        self.assertEqual(len(os.listdir(self.spill)), 1)
+        child.send_signal(signal.SIGTERM)
+        child.send_signal(signal.SIGTERM)  # not patiently
+        child.stdout.close()
+        child.wait()
+        self.assertEqual(os.listdir(self.spill), [])
+
+    def test_bench(self):
+        r = json.loads(self.ramet("bench", "-m", MODEL, "--prompt", "64", "--gen", "2", "--reps", "1", "-o", "json",
+                                  "--ctx-spill-dir", self.spill, "-q"))
+        rows = {row["name"]: row for row in r["rows"]}
+        for name in ("spill", "read_back"):
+            self.assertGreater(rows[name]["bytes"], 64 * r["kv_bytes_per_token"])  # and the logits
+            self.assertGreater(rows[name]["share_of_limit"], 0)
+        self.assertEqual(rows["spill"]["bytes"], rows["read_back"]["bytes"])
+        self.assertEqual(os.listdir(self.spill), [])
 
 
 class Text(Case):
@@ -809,7 +918,7 @@ class Measuring(Case):
             self.assertIn(key, r)
         rows = {row["name"]: row for row in r["rows"]}
         self.assertEqual(list(rows), ["load", "prefill", "decode", "branches", "fork", "snapshot",
-                                      "snapshot_synced", "restore", "match"])
+                                      "snapshot_synced", "restore", "spill", "read_back", "match"])
         self.assertEqual((rows["prefill"]["tokens"], rows["decode"]["tokens"], rows["branches"]["count"]), (48, 2, 8))
         self.assertEqual((rows["fork"]["count"], rows["fork"]["pages_allocated"]), (5, 0))
         self.assertEqual(rows["fork"]["pages_a_copy_would_need"], 5)
@@ -819,7 +928,7 @@ class Measuring(Case):
         for row in rows.values():
             self.assertGreater(row["nanoseconds"], 0)
         limited = {name for name, row in rows.items() if "share_of_limit" in row}
-        self.assertEqual(limited, {"load", "decode", "branches", "snapshot", "restore"})
+        self.assertEqual(limited, {"load", "decode", "branches", "snapshot", "restore", "spill", "read_back"})
 
     def shares(self, model, unread_bytes, positions):
         """Whether decoding reads these bytes a step: the weights but `unread_bytes`, and the positions that a layer sees."""
@@ -888,6 +997,8 @@ class Measuring(Case):
         self.assertRegex(out, r"^check +result +detail\n")
         self.assertRegex(out, r"(?m)^prefill == decode +pass +difference 0\.00e\+00")
         self.assertNotIn("FAIL", out)
+        self.environment["TMPDIR"] = self.path("missing")
+        self.fails(1, "cannot create .*work/missing", "verify", "-m", MODEL)
 
 
 class Identity(Case):

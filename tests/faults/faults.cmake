@@ -2,7 +2,7 @@
 add_library(ramet_faults STATIC ${CMAKE_CURRENT_LIST_DIR}/shim.c ${CMAKE_CURRENT_LIST_DIR}/crash.c)
 target_include_directories(ramet_faults PUBLIC ${PROJECT_SOURCE_DIR}/tests)
 target_link_libraries(ramet_faults PUBLIC ${CMAKE_DL_LIBS} Threads::Threads)
-foreach(name test_store_faults test_store_crash test_engine_faults)
+foreach(name test_store_faults test_store_crash test_store_spill test_engine_faults)
   target_link_libraries(${name} PRIVATE ramet_faults)
 endforeach()
 

@@ -21,14 +21,14 @@
 #include <unistd.h>
 
 #define MODEL RAMET_TEST_DATA "/../../share/models/tiny-llama-kjv-q8_0.gguf"
-enum { SLOTS = 4, LENGTH = 160, SPILLED = 3, MAX_DELAY_US = 12000 };
+enum { SLOTS = 4, LENGTH = 160, SPILLED = 3, MAX_DELAY_US = 18000 };
 
 static ramet_model *model;
 static ramet_engine *engine;
 static ramet_context *base; /* every saved context is a prefix of it and a token more */
 static uint32_t n_vocab;
 static int32_t tokens[LENGTH];
-static char directory[64];
+static char directory[64], base_path[64]; /* `base` as a file, elsewhere: nobody has swept `directory` before */
 static bool is_control;
 
 static uint64_t rng_state;
@@ -118,16 +118,24 @@ static void save_version(uint32_t slot, uint32_t version) {
     tell((message){.what = SAVED, .slot = slot, .version = version});
 }
 
+/* An engine of this process's own, which spills where it saves, and the base in it. */
+static void start_engine(void) {
+    const ramet_engine_options options = {.threads = 1, .n_ctx = 256, .spill_directory = directory};
+    MUST(ramet_engine_create(model, &options, &engine, error));
+    MUST(ramet_snapshot_restore(engine, base_path, NULL, &base, NULL, NULL, error));
+}
+
 /* Spills, reads back, or closes one of a few; and evicts everything now and then. */
 static void shuffle_spills(ramet_context *spilled[SPILLED], uint32_t version) {
     uint32_t i = draw_below(SPILLED);
     if (!spilled[i]) {
         spilled[i] = make_version(version);
-        MUST(ramet_prefix_retain(spilled[i], error));
-        MUST(ramet_context_spill(spilled[i], directory, error));
-    } else if (draw_below(2))
-        MUST(ramet_context_truncate(spilled[i], ramet_context_length(spilled[i]), error)); /* reads it back */
-    else
+        MUST(ramet_prefix_retain(spilled[i], NULL, error));
+        MUST(ramet_context_spill(spilled[i], error));
+    } else if (draw_below(2)) {
+        const float *row;
+        MUST(ramet_context_logits(spilled[i], &row, error)); /* reads it back */
+    } else
         MUST(ramet_context_close(&spilled[i], error));
     if (draw_below(4) == 0) ramet_prefix_clear(engine);
 }
@@ -135,8 +143,9 @@ static void shuffle_spills(ramet_context *spilled[SPILLED], uint32_t version) {
 static void work(uint32_t version, int pipe_end) {
     ramet_context *spilled[SPILLED] = {0};
     to_parent = pipe_end;
-    save_version(version % SLOTS, version); /* the first thing that it does here sweeps */
-    tell((message){.what = STARTED, .n_left = count_temporary()});
+    start_engine(); /* the first thing that it does here sweeps */
+    tell((message){.what = STARTED, .n_left = count_temporary() - 1});
+    save_version(version % SLOTS, version);
     for (;;) {
         version++;
         save_version(draw_below(SLOTS), version);
@@ -243,6 +252,9 @@ static void open_engine(void) {
     MUST(ramet_context_extend(base, tokens, LENGTH, error));
     strcpy(directory, "/tmp/ramet-test-kill-XXXXXX");
     if (!mkdtemp(directory)) abort();
+    strcpy(base_path, "/tmp/ramet-test-kill-base-XXXXXX");
+    close(mkstemp(base_path));
+    MUST(ramet_snapshot_save(base, base_path, NULL, NULL, error));
 }
 
 static int remove_one(const char *path, const struct stat *st, int type, struct FTW *where) {
@@ -255,6 +267,7 @@ static void close_engine(void) {
     ramet_engine_destroy(&engine);
     ramet_model_close(&model);
     nftw(directory, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+    unlink(base_path);
 }
 
 /* A last one, which ends by itself: it leaves its files and nothing else. */

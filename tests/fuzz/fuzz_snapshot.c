@@ -10,14 +10,14 @@
 
 #include "fuzz.h"
 #include "snapshot_mutate.h"
+#include "snapshot_seal.h"
 
 enum { PAGE_TOKENS = 16, MOST_TOKENS = 128, N_PAGES = 10, ENTRY_TOKENS = 40, N_PRECISIONS = 4 };
 
 static const shape shapes[N_PRECISIONS] = {
     {RAMET_KV_F32, 1, 1, 4}, {RAMET_KV_F16, 2, 1, 4}, {RAMET_KV_VQ8, 1, 2, 33}, {RAMET_KV_Q8, 1, 1, 40}};
 static const uint32_t page_tokens[N_PRECISIONS] = {16, 64, 16, 64};
-static const uint8_t key[RAMET_KEY_BYTES] = {1, 2, 3};
-static const ramet_snapshot_policy lenient = {.context_key = key, .allow_legacy = true};
+static const ramet_snapshot_policy lenient = {.context_key = snapshot_fuzz_key, .allow_legacy = true};
 static world worlds[N_PRECISIONS];
 static content entries[N_PRECISIONS];
 
@@ -43,9 +43,8 @@ static void fill_tree(int precision) {
     ramet_cache_get_stats(worlds[precision].cache, &stats);
     if (stats.tree_entries > 0) return;
     ramet_context *context = make_context(&worlds[precision], &entries[precision]);
-    assert_ok(ramet_context_enter(context, error));
-    assert_ok(ramet_tree_retain(context, error));
-    ramet_context_destroy(&context);
+    retain(context);
+    close_context(&context);
 }
 
 static void check_as_before(const world *w, const ramet_engine_stats *before) {
@@ -59,9 +58,9 @@ static void check_as_before(const world *w, const ramet_engine_stats *before) {
     FUZZ_CHECK(ramet_cache_check(w->cache, &error) == RAMET_OK, "%s", error.message);
 }
 
-/* Sampler state is the caller's: it is given back and comes again. */
-static void check_saved_again(const world *w, ramet_context *context, const uint8_t *data, const void *sampler,
-                              size_t sampler_bytes) {
+/* Sampler state is the caller's: it is given back and comes again. What was encrypted is compared as what it hides. */
+static void check_saved_again(const world *w, ramet_context *context, const uint8_t *data, size_t n_bytes,
+                              const void *sampler, size_t sampler_bytes) {
     ramet_snapshot_options options = {
         .sampler_state = sampler, .sampler_state_bytes = sampler_bytes, .skip_sync = true};
     ramet_error error;
@@ -69,10 +68,15 @@ static void check_saved_again(const world *w, ramet_context *context, const uint
     FUZZ_CHECK(save(w, context, &options, path, NULL, &error) == RAMET_OK, "%s", error.message);
     bytes again = read_file(path);
     if (fuzz_control) again.data[fuzz_load(again.data + SNAPSHOT_HEADER_BYTES_OFF, 4)] ^= 1;
-    snapshot_body ours = snapshot_body_of(again.data, again.n), theirs = snapshot_body_of(data, SIZE_MAX);
+    uint8_t *plain = malloc(n_bytes);
+    if (!plain) abort();
+    memcpy(plain, data, n_bytes);
+    snapshot_open(plain, n_bytes);
+    snapshot_body ours = snapshot_body_of(again.data, again.n), theirs = snapshot_body_of(plain, SIZE_MAX);
     FUZZ_CHECK(ours.bytes == theirs.bytes && memcmp(ours.data, theirs.data, ours.bytes) == 0,
                "saved again it has another body of %zu bytes", ours.bytes);
     free(again.data);
+    free(plain);
 }
 
 static void check_restored(const world *w, ramet_context *context, const int32_t *tokens, uint32_t n_tokens) {
@@ -88,8 +92,8 @@ static void check_restored(const world *w, ramet_context *context, const int32_t
     FUZZ_CHECK(ramet_cache_check(w->cache, &error) == RAMET_OK, "%s", error.message);
 }
 
-static void fuzz_restore(const char *path, const uint8_t *data, int precision, bool is_sound, const int32_t *tokens,
-                         uint32_t n_tokens) {
+static void fuzz_restore(const char *path, const uint8_t *data, size_t n_bytes, int precision, bool is_sound,
+                         const int32_t *tokens, uint32_t n_tokens) {
     const world *w = &worlds[precision];
     ramet_engine_stats before;
     ramet_error error = {0};
@@ -108,7 +112,7 @@ static void fuzz_restore(const char *path, const uint8_t *data, int precision, b
     }
     FUZZ_CHECK(is_sound, "restored, though verify refuses it");
     check_restored(w, context, tokens, n_tokens);
-    check_saved_again(w, context, data, sampler, sampler_bytes);
+    check_saved_again(w, context, data, n_bytes, sampler, sampler_bytes);
     close_context(&context);
     free(sampler);
     fuzz_was_taken = true;
@@ -131,7 +135,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes) {
     for (uint32_t i = 0; i < n_tokens; i++)
         FUZZ_CHECK(tokens[i] >= 0 && (uint32_t)tokens[i] < info.n_vocab, "token %d", (int)tokens[i]);
     int precision = has_info == RAMET_OK ? (int)info.kv : RAMET_KV_F32;
-    fuzz_restore(path, data, precision, is_sound == RAMET_OK, tokens, n_tokens);
+    fuzz_restore(path, data, n_bytes, precision, is_sound == RAMET_OK, tokens, n_tokens);
     free(tokens);
     return 0;
 }

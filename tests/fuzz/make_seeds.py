@@ -477,7 +477,7 @@ def command():
                 "models"]
     lines = {
         "ok-run": (0, "-m\nx.gguf\n-p\nhello\n-n5\n--temp\n0.5\n--top-p=1\n-s\n18446744073709551615\nrest"),
-        "ok-kv": (6, "--kv\nq8\n--page-tokens\n16\n--kv-budget\n1.5GiB\n-t\n2"),
+        "ok-kv": (6, "--kv\nq8\n--page-tokens\n16\n--ctx-mem-budget\n1.5GiB\n-t\n2"),
         "ok-end": (3, "--\n--verify"),
         "bad-near": (0, "--promt\nx"),
         "bad-letters": (0, "-tmep\n1"),
@@ -491,9 +491,9 @@ def command():
     }
     for name, (index, argument_lines) in lines.items():
         write("cli", f"{name}-{commands[index]}", bytes([0, index]) + argument_lines.encode())
-    for number in ("0", "007", "18446744073709551615", "1.5K", "512MiB", "8G", "1e18"):
+    for number in ("0", "007", "18446744073709551615", "1.5K", "512MiB", "8G", "8000000T"):
         write("cli", f"ok-number-{number}", bytes([1, 0]) + number.encode())
-    for number in ("", "-1", "+1", " 1", "18446744073709551616x", "1e999", "nan", "1Q", "9e18"):
+    for number in ("", "-1", "+1", " 1", "18446744073709551616x", "1e999", "nan", "1Q", "9e18", "1e18", "8388608T"):
         write("cli", f"bad-number-{number.strip() or 'none'}", bytes([1, 0]) + number.encode())
     for name, ids in {"ok-ids": "1, 2,3\n[4]", "ok-no-ids": "[]", "bad-ids-negative": "-1", "bad-ids-word": "1 two",
                       "bad-ids-overflow": "2147483648", "bad-ids-nul": "1\0002"}.items():

@@ -2,7 +2,7 @@
  * found by the tests that read files with scripts/read_snapshot.py. */
 #include "snapshot_mutate.h"
 
-#include "fuzz.h"
+#include "snapshot_seal.h"
 
 #include "base/hash.h"
 #include "store/header.h"
@@ -121,16 +121,28 @@ static size_t change_text(uint8_t *data, size_t bytes, size_t most, fuzz_random 
     return bytes - (size_t)old + n;
 }
 
+static size_t change(uint8_t *data, size_t bytes, size_t most, fuzz_random *r) {
+    size_t header_bytes = header_bytes_of(data, bytes);
+    switch (fuzz_below(r, 4)) {
+    case 0: return resize_body(data, bytes, most, r);
+    case 1: change_header(data, header_bytes, r); return bytes;
+    case 2: return change_text(data, bytes, most, r);
+    default: return LLVMFuzzerMutate(data, bytes, most);
+    }
+}
+
+/* An encrypted file is opened, changed and sealed again, or stays open; a plain one is sealed now and then, and then it is
+ * the sealed one that may be changed. */
 size_t snapshot_mutate(uint8_t *data, size_t bytes, size_t most, unsigned seed) {
     fuzz_random r = {.state = seed};
-    size_t header_bytes = header_bytes_of(data, bytes);
-    if (seed % 2 || !header_bytes) return LLVMFuzzerMutate(data, bytes, most);
-    switch (fuzz_below(&r, 4)) {
-    case 0: bytes = resize_body(data, bytes, most, &r); break;
-    case 1: change_header(data, header_bytes, &r); break;
-    case 2: bytes = change_text(data, bytes, most, &r); break;
-    default: bytes = LLVMFuzzerMutate(data, bytes, most);
-    }
+    if (seed % 2 || !header_bytes_of(data, bytes)) return LLVMFuzzerMutate(data, bytes, most);
+    bool was_sealed = snapshot_open(data, bytes);
+    bytes = change(data, bytes, most, &r);
     renew(data, bytes);
+    if (fuzz_below(&r, 4) >= (was_sealed ? 3u : 1u)) return bytes;
+    if (!snapshot_seal(data, bytes, &r) || fuzz_below(&r, 3) > 0) return bytes;
+    bytes = change(data, bytes, most, &r);
+    size_t header_bytes = header_bytes_of(data, bytes);
+    if (header_bytes) renew_header(data, bytes, header_bytes);
     return bytes;
 }

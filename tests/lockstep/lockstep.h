@@ -2,8 +2,9 @@
  * a failing list of them can be made short and be run again.
  *
  *   op.c     what an operation is, as a line of text, and how the next one is drawn
- *   pair.c   a cache and its twin: opened from a seed, compared
- *   run.c    one operation, done to both; run_store.c: those on files
+ *   pager.c  a pager in memory that fails when told
+ *   pair.c   a cache and its twin: opened from a seed; compare.c: compared
+ *   run.c    one operation, done to both; run_use.c: those around use; run_tree.c: those on the tree; run_store.c: on files
  *   walk.c   a walk of many, a list again, each in a child process that may die as it likes
  *   shrink.c the shortest list that still fails
  *
@@ -11,6 +12,7 @@
 #ifndef RAMET_TEST_LOCKSTEP_H
 #define RAMET_TEST_LOCKSTEP_H
 
+#include "lockstep/pager.h"
 #include "model/twin.h"
 #include "state/internal.h"
 #include "store/snapshot.h"
@@ -29,22 +31,21 @@
     X(CUT, "cut", 9)                                                                                                   \
     X(CUT_EVERYWHERE, "cut-everywhere", 0) /* a fork, at each of its positions; drawn now and then */                  \
     X(LOGITS, "logits", 2)                                                                                             \
-    X(RESERVE_LOGITS, "reserve-logits", 1)                                                                             \
+    X(RESERVE_TAIL, "reserve-tail", 2)                                                                                 \
+    X(HOLD, "hold", 2)                                                                                                 \
     X(RETAIN, "retain", 11)                                                                                            \
+    X(UNPIN, "unpin", 3)                                                                                               \
     X(MATCH, "match", 11)                                                                                              \
     X(EVICT, "evict", 2)                                                                                               \
     X(TRIM, "trim", 3) /* nothing spare: what comes next has to allocate */                                            \
     X(CLEAR, "clear", 0)                                                                                               \
-    X(DROP, "drop", 2)                                                                                                 \
-    X(REFILL, "refill", 4)                                                                                             \
-    X(SPILL, "spill", 3)                                                                                               \
-    X(READ_BACK, "read-back", 4)                                                                                       \
+    X(SPILL, "spill", 6)                                                                                               \
     X(SNAPSHOT, "snapshot", 3)                                                                                         \
     X(RESTORE, "restore", 3)                                                                                           \
     X(CARRY, "carry", 0)   /* a snapshot to a cache of another page size and back */                                   \
     X(DAMAGE, "damage", 1) /* one byte of a snapshot */                                                                \
-    X(LOSE, "lose", 0)     /* one byte of a spill file, for a while */                                                 \
-    X(ENTER, "enter", 3)                                                                                               \
+    X(ENTER, "enter", 2)                                                                                               \
+    X(USE, "use", 8) /* and the two stay inside */                                                                     \
     X(LEAVE, "leave", 3)
 
 typedef enum op_kind {
@@ -58,8 +59,9 @@ typedef struct op {
     uint32_t kind;
     uint32_t owner;      /* 1..LOCKSTEP_OWNERS: who does it */
     uint32_t context;    /* of TWIN_MAX_CONTEXTS: what it is done to, or where the new one goes */
-    uint32_t other;      /* where the fork goes; the file */
+    uint32_t other;      /* where the fork goes; the file; the owner of an entry */
     uint32_t fail_after; /* this allocation of ramet's fails, from 1; 0: none */
+    uint32_t fault;      /* of the pager: what and when, see pager.h; 0: none */
     uint32_t a, b;       /* lengths and positions */
     uint32_t noise;      /* where tokens and bytes are drawn from */
 } op;
@@ -67,7 +69,7 @@ typedef struct op {
 enum { LOCKSTEP_OWNERS = 3, LOCKSTEP_MAX_OPS = 10000 };
 
 typedef struct op_list {
-    uint64_t seed; /* says page size, precision and budgets */
+    uint64_t seed; /* says page size, precision, budgets, whether there are a pager and states */
     uint32_t n;
     op ops[LOCKSTEP_MAX_OPS];
 } op_list;
@@ -90,34 +92,38 @@ op op_draw(const struct pair *p, uint64_t *rng);
 typedef struct setup {
     uint32_t page_tokens, n_ctx;
     int precision;
+    uint32_t state_bytes; /* 0: none */
+    bool has_pager;
     uint32_t n_pages, n_tree_pages; /* budgets */
-    uint32_t n_tree_rest;           /* bytes besides: no row of logits, just one, or one and a bit */
+    uint32_t n_rest, n_tree_rest;   /* bytes besides: of the tree's no row of logits, just one, or one and a bit */
+    uint32_t pin_percent;           /* of the tree's budget */
     bool is_long;                   /* contexts of many pages */
-    bool injects;                   /* allocations fail now and then */
+    bool injects;                   /* allocations fail now and then, and the pager */
     bool is_wild;                   /* tokens that no vocabulary has: no file takes them */
 } setup;
 
-typedef enum spilled_how { RESIDENT, DROPPED, IN_A_FILE } spilled_how;
-
-/* What was in each page of the slab when it was looked at last, as it is and as rows: to export rows is what takes long. */
+/* What each page was when it was looked at last, as it is and as rows: to export rows is what takes long. By the number
+ * of the page's header, which stays when the page goes out and comes back. */
 typedef struct page_memory {
     uint8_t *pages, *rows;
+    uint32_t *looked_at; /* per page: the round in which it was looked at last; several contexts may have it */
+    uint32_t n_pages, round;
 } page_memory;
 
-page_memory page_memory_create(const ramet_kv_layout *layout, uint32_t n_pages);
-void page_memory_destroy(page_memory *m);
+void page_memory_free(page_memory *m);
 
 typedef struct pair {
     setup setup;
     ramet_kv_layout layout;
     ramet_snapshot_identity identity;
+    walk_pager pager;
     ramet_cache *cache;
     page_memory memory;
     twin *twin;
     ramet_context *contexts[TWIN_MAX_CONTEXTS];
-    uint32_t held_by[TWIN_MAX_CONTEXTS]; /* owner that has entered and not left */
-    spilled_how how[TWIN_MAX_CONTEXTS];
-    uint32_t file_noise[TWIN_MAX_FILES]; /* where the file's sampler state came from */
+    uint32_t held_by[TWIN_MAX_CONTEXTS];         /* owner that has entered and not left */
+    const float *held_logits[TWIN_MAX_CONTEXTS]; /* while the twin says that they are held */
+    uint32_t file_noise[TWIN_MAX_FILES];         /* where the file's sampler state came from */
     const char *directory;
 } pair;
 
@@ -125,13 +131,17 @@ setup setup_of(uint64_t seed);
 void setup_print(uint64_t seed, FILE *out);
 void pair_open(pair *p, uint64_t seed, const char *directory);
 void pair_close(pair *p); /* and K7: nothing is left, no file either */
-/* A cache like the pair's with pages of that size. */
-void pair_open_cache(const pair *p, uint32_t page_tokens, ramet_kv_layout *layout, ramet_cache **out);
+/* A cache like the pair's with pages of that size, without pager. */
+void pair_open_cache(const pair *p, uint32_t page_tokens, const ramet_pager *pager, ramet_kv_layout *layout,
+                     ramet_cache **out);
 void pair_file_path(const pair *p, uint32_t file, char out[256]);
+const char *owner_name(uint32_t owner); /* of an entry; NULL: everybody */
 
-/* What differs, or NULL. */
-const char *pair_compare_text(ramet_context *context, const ramet_kv_layout *layout, const page_memory *m,
-                              const twin_text *text, bool is_spilled);
+/* ---- compare.c ---- */
+
+/* What differs, or NULL. A block that is written out is looked at where the pager keeps it. */
+const char *pair_compare_text(ramet_context *context, const ramet_kv_layout *layout, page_memory *m,
+                              const walk_pager *pager, const twin_text *text);
 const char *pair_compare(pair *p, uint32_t *out_context);
 /* The above and the walker, or the walk fails. */
 void pair_require_equal(pair *p);
@@ -155,10 +165,11 @@ typedef struct lockstep_plan {
 /* Shared with the children: what a walk has done so far, and what it died of. */
 typedef struct lockstep_report {
     uint64_t n_run[N_OP_KINDS], n_skipped, n_seeds_done;
-    uint64_t n_refused, n_without_memory, n_busy; /* of those that ran: how they ended */
-    uint64_t n_copied, n_evicted;                 /* pages, entries */
-    op_list list;                                 /* of the seed at hand */
-    char message[400];                            /* empty: nothing is wrong */
+    uint64_t n_refused, n_without_memory, n_without_disk, n_busy; /* of those that ran: how they ended */
+    uint64_t n_copied, n_evicted;                                 /* pages, entries */
+    uint64_t n_written, n_read, n_lost;                           /* blocks, blocks, contexts */
+    op_list list;                                                 /* of the seed at hand */
+    char message[400];                                            /* empty: nothing is wrong */
 } lockstep_report;
 
 lockstep_report *lockstep_report_create(void);

@@ -19,8 +19,8 @@ const char *op_name(uint32_t kind) {
 }
 
 void op_print(const op *o, FILE *out) {
-    fprintf(out, "%-14s owner %u context %u other %u fail %u a %u b %u noise %u\n", op_name(o->kind), o->owner,
-            o->context, o->other, o->fail_after, o->a, o->b, o->noise);
+    fprintf(out, "%-14s owner %u context %u other %u fail %u fault %u a %u b %u noise %u\n", op_name(o->kind), o->owner,
+            o->context, o->other, o->fail_after, o->fault, o->a, o->b, o->noise);
 }
 
 void op_list_print(const op_list *list, FILE *out) {
@@ -30,8 +30,8 @@ void op_list_print(const op_list *list, FILE *out) {
 
 static bool op_read(const char *line, op *o) {
     char name[32];
-    if (sscanf(line, "%31s owner %u context %u other %u fail %u a %u b %u noise %u", name, &o->owner, &o->context,
-               &o->other, &o->fail_after, &o->a, &o->b, &o->noise) != 8)
+    if (sscanf(line, "%31s owner %u context %u other %u fail %u fault %u a %u b %u noise %u", name, &o->owner,
+               &o->context, &o->other, &o->fail_after, &o->fault, &o->a, &o->b, &o->noise) != 9)
         return false;
     for (o->kind = 0; o->kind < N_OP_KINDS && strcmp(name, kinds[o->kind].name) != 0;) o->kind++;
     return o->kind < N_OP_KINDS && o->owner >= 1 && o->owner <= LOCKSTEP_OWNERS && o->context < TWIN_MAX_CONTEXTS &&
@@ -137,11 +137,9 @@ op op_draw(const pair *p, uint64_t *rng) {
     uint32_t holder = p->held_by[o.context];
     if (holder && lockstep_below(rng, 6) == 0) o.kind = OP_LEAVE;
     o.owner = holder && lockstep_below(rng, 3) ? holder : 1 + lockstep_below(rng, LOCKSTEP_OWNERS);
-    /* A spilled one does nothing before it is back. */
-    if (p->how[o.context] == DROPPED && lockstep_below(rng, 3) == 0) o.kind = OP_REFILL;
-    if (p->how[o.context] == IN_A_FILE && lockstep_below(rng, 3) == 0)
-        o.kind = lockstep_below(rng, 6) ? OP_READ_BACK : OP_LOSE;
+    if (p->twin->contexts[o.context].lost && lockstep_below(rng, 2)) o.kind = OP_CLOSE; /* there is not much else */
     if (p->setup.injects && lockstep_below(rng, 6) == 0) o.fail_after = 1 + lockstep_below(rng, 6);
+    if (p->setup.injects && p->setup.has_pager && lockstep_below(rng, 6) == 0) o.fault = walk_pager_draw(rng);
     draw_lengths(p, rng, &o);
     o.noise = (uint32_t)(lockstep_random(rng) >> 32);
     return o;

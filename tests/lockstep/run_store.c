@@ -1,85 +1,28 @@
-/* run_store.c - see lockstep.h: the operations that give pages away and take them back, and those on files. */
+/* run_store.c - see lockstep.h: the operations on files. A state is in no file: what comes back has none. */
 #include "lockstep/run.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- spilling ---- */
-
-void op_drop(pair *p, const op *o) {
-    ramet_error error = {0};
-    ramet_status status;
-    if (BOTH(ramet_context_drop(p->contexts[o->context], "/nowhere/at/all", &error),
-             twin_drop(p->twin, &p->twin->contexts[o->context])))
-        p->how[o->context] = DROPPED;
-}
-
-/* Of one that was dropped, with the twin's rows; some of them are undone at once. */
-void op_refill(pair *p, const op *o) {
-    ramet_error error = {0};
-    ramet_status status;
-    uint32_t i = o->context;
-    twin_context *c = &p->twin->contexts[i];
-    ramet_spilled was = {0};
-    if (!BOTH(ramet_context_refill(p->contexts[i], o->noise & 1 ? &was : NULL, &error), twin_refill(p->twin, c)))
-        return;
-    p->how[i] = RESIDENT;
-    static const uint8_t zeros[256 * TWIN_MAX_ROW];
-    static uint8_t rows[256 * TWIN_MAX_ROW];
-    for (uint32_t pos = 0; pos < c->text.n; pos += p->layout.page_tokens) {
-        uint32_t n = ramet_min_u32(p->layout.page_tokens, c->text.n - pos);
-        ramet_kv_export(&p->layout, ramet_context_page_read(p->contexts[i], pos), 0, n, rows);
-        require(memcmp(rows, zeros, n * p->layout.row_bytes) == 0, "a refilled page is not zero at %u", pos);
-    }
-    if (o->noise % 4 == 3) { /* the reading failed */
-        ramet_context_undo_refill(p->contexts[i], &was);
-        twin_undo_refill(p->twin, c);
-        p->how[i] = DROPPED;
-    } else {
-        pair_put_rows(p, i, 0, c->text.n);
-    }
-    ramet_spilled_free(&was);
-}
-
 /* A call that had pages and gave them back has counted them, and perhaps evicted for them. */
 static void catch_up(pair *p, bool may_evict) {
     ramet_engine_stats stats;
     ramet_cache_get_stats(p->cache, &stats);
-    while (may_evict && p->twin->n_entries > 0 && p->twin->n_evictions < stats.tree_evictions)
-        twin_evict_oldest(p->twin);
-    require(stats.pages_allocated < TWIN_MAX_PAGE_IDENTITIES, "too many pages in one walk");
-    p->twin->last_page = (uint32_t)stats.pages_allocated;
-}
-
-void op_spill(pair *p, const op *o) {
-    ramet_error error = {0};
-    ramet_status status;
-    twin_context *c = &p->twin->contexts[o->context];
-    bool is_resident = !c->is_spilled; /* or there is nothing to do */
-    if (BOTH(ramet_store_spill(p->contexts[o->context], &p->identity, NULL, p->directory, NULL, &error),
-             is_resident ? twin_drop(p->twin, c) : RAMET_OK) &&
-        is_resident)
-        p->how[o->context] = IN_A_FILE;
-}
-
-void op_read_back(pair *p, const op *o) {
-    ramet_error error = {0};
-    uint32_t i = o->context;
-    ramet_alloc_fail_after(o->fail_after);
-    ramet_status status = ramet_store_unspill(p->contexts[i], &p->identity, NULL, NULL, &error);
-    if (op_lacks_memory(o, status)) {
-        catch_up(p, true);
-        return;
+    while (may_evict && p->twin->n_evictions < stats.tree_evictions && twin_evict(p->twin)) {
     }
-    ramet_status should = p->how[i] == RESIDENT  ? RAMET_OK
-                          : p->how[i] == DROPPED ? RAMET_E_NOT_FOUND
-                                                 : twin_refill(p->twin, &p->twin->contexts[i]);
-    if (op_agrees(o, status, &error, should)) p->how[i] = RESIDENT;
+    p->twin->n_pages_allocated = stats.pages_allocated;
 }
 
 /* ---- files ---- */
 
 enum { SAMPLER_BYTES = 32 };
+
+static const uint8_t key[RAMET_KEY_BYTES] = "a key for half of all snapshots";
+static const ramet_snapshot_policy policy = {.context_key = key};
+
+static bool is_encrypted(uint32_t noise) {
+    return noise & 4;
+}
 
 static uint32_t draw_sampler(uint32_t noise, uint8_t out[SAMPLER_BYTES]) {
     memset(out, (int)(noise >> 8 & 255), SAMPLER_BYTES);
@@ -95,7 +38,7 @@ static ramet_status save(const pair *p, ramet_context *context, const ramet_kv_l
                                       .sampler_state = sampler,
                                       .sampler_state_bytes = draw_sampler(noise, sampler),
                                       .skip_sync = noise & 2};
-    return ramet_store_save(context, &identity, &options, NULL, path, NULL, NULL, error);
+    return ramet_store_save(context, &identity, &options, is_encrypted(noise) ? key : NULL, path, NULL, NULL, error);
 }
 
 void op_snapshot(pair *p, const op *o) {
@@ -105,6 +48,7 @@ void op_snapshot(pair *p, const op *o) {
     pair_file_path(p, o->other, path);
     if (!BOTH(save(p, p->contexts[o->context], &p->layout, o->noise, path, &error), RAMET_OK)) return;
     p->twin->files[o->other] = (twin_file){.exists = true, .text = p->twin->contexts[o->context].text};
+    p->twin->files[o->other].text.tail[TWIN_STATE] = 0;
     p->file_noise[o->other] = o->noise;
 }
 
@@ -117,10 +61,12 @@ void op_restore(pair *p, const op *o) {
     ramet_context **out = &p->contexts[o->context];
     pair_file_path(p, o->other, path);
     ramet_alloc_fail_after(o->fail_after);
+    pair_begin_room(p);
     ramet_status status =
-        ramet_store_restore(p->cache, &p->identity, NULL, path, NULL, out, &sampler, &sampler_bytes, NULL, &error);
-    if (op_lacks_memory(o, status)) {
-        catch_up(p, true);
+        ramet_store_restore(p->cache, &p->identity, &policy, path, NULL, out, &sampler, &sampler_bytes, NULL, &error);
+    pair_end_room(p);
+    if (op_lacks_memory(o, status) || op_lacks_disk(p, o, status, UINT64_MAX)) {
+        catch_up(p, !p->setup.has_pager);
         return;
     }
     if (!op_agrees(o, status, &error, twin_restore(p->twin, &p->twin->files[o->other], &p->twin->contexts[o->context])))
@@ -152,20 +98,25 @@ void op_carry(pair *p, const op *o) {
     char path[256], again[256];
     pair_file_path(p, o->other, path);
     snprintf(again, sizeof again, "%s/again.ramet", p->directory);
-    pair_open_cache(p, page_tokens, &layout, &cache);
+    pair_open_cache(p, page_tokens, NULL, &layout, &cache);
     identity.layout = &layout;
-    ramet_status status = ramet_store_restore(cache, &identity, NULL, path, NULL, &context, NULL, NULL, NULL, &error);
+    ramet_status status =
+        ramet_store_restore(cache, &identity, &policy, path, NULL, &context, NULL, NULL, NULL, &error);
     if (status != RAMET_E_BUDGET) {
         require(status == RAMET_OK, "carry: %s", error.message);
-        page_memory memory = page_memory_create(&layout, p->setup.n_pages);
-        const char *difference = pair_compare_text(context, &layout, &memory, &p->twin->files[o->other].text, false);
-        page_memory_destroy(&memory);
+        page_memory memory = {.round = 1};
+        const char *difference = pair_compare_text(context, &layout, &memory, NULL, &p->twin->files[o->other].text);
+        page_memory_free(&memory);
         require(!difference, "carried to pages of %u: %s", page_tokens, difference);
+        require(ramet_context_enter(context, NULL) == RAMET_OK && ramet_context_use(context, NULL) == RAMET_OK,
+                "carry: nobody else is there");
         status = save(p, context, &layout, p->file_noise[o->other], again, &error);
         require(status == RAMET_OK, "carry: %s", error.message);
         size_t n, n_again;
         const uint8_t *was = read_file(path, &n), *is = read_file(again, &n_again);
-        require(n == n_again && memcmp(was, is, n) == 0, "K8: pages of %u make another file", page_tokens);
+        bool has_salt = is_encrypted(p->file_noise[o->other]); /* of its own each time */
+        require(n == n_again && (has_salt || memcmp(was, is, n) == 0), "K8: pages of %u make another file",
+                page_tokens);
         remove(again);
         ramet_context_destroy(&context);
     }
@@ -191,7 +142,8 @@ static void draw_bit(const op *o, const char *path, size_t *out_at, uint8_t *out
 
 /* A file of which a bit is another one is refused. Pages may have been out for it, but no entry has gone. */
 static void require_refusal(pair *p, ramet_status status, const ramet_error *error, size_t at) {
-    require(status == RAMET_E_CORRUPT || status == RAMET_E_UNSUPPORTED || status == RAMET_E_BUDGET,
+    require(status == RAMET_E_CORRUPT || status == RAMET_E_UNSUPPORTED || status == RAMET_E_AUTHENTICATION ||
+                status == RAMET_E_BUDGET,
             "byte %zu is another one: %s %s", at, ramet_status_name(status), error->message);
     lockstep_now->n_refused++;
     catch_up(p, false);
@@ -207,22 +159,8 @@ void op_damage(pair *p, const op *o) {
     draw_bit(o, path, &at, &bit);
     flip(path, at, bit);
     ramet_status status =
-        ramet_store_restore(p->cache, &p->identity, NULL, path, NULL, &context, NULL, NULL, NULL, &error);
+        ramet_store_restore(p->cache, &p->identity, &policy, path, NULL, &context, NULL, NULL, NULL, &error);
     flip(path, at, bit);
     require_refusal(p, status, &error, at);
     require(!context, "a context of a damaged file");
-}
-
-void op_lose(pair *p, const op *o) {
-    char path[256];
-    size_t at;
-    uint8_t bit;
-    ramet_error error = {0};
-    snprintf(path, sizeof path, "%s", ramet_context_where(p->contexts[o->context]));
-    draw_bit(o, path, &at, &bit);
-    flip(path, at, bit);
-    ramet_status status = ramet_store_unspill(p->contexts[o->context], &p->identity, NULL, NULL, &error);
-    flip(path, at, bit);
-    require_refusal(p, status, &error, at);
-    require(status == RAMET_E_BUDGET || strstr(error.message, "lost"), "lost, and it says only: %s", error.message);
 }

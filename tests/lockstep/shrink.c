@@ -57,11 +57,8 @@ static void make_small(shrinking *s) {
     static const struct {
         size_t off;
         uint32_t least;
-    } fields[] = {{offsetof(op, fail_after), 0},
-                  {offsetof(op, owner), 1},
-                  {offsetof(op, a), 0},
-                  {offsetof(op, b), 0},
-                  {offsetof(op, noise), 0}};
+    } fields[] = {{offsetof(op, fail_after), 0}, {offsetof(op, fault), 0}, {offsetof(op, owner), 1},
+                  {offsetof(op, a), 0},          {offsetof(op, b), 0},     {offsetof(op, noise), 0}};
     for (uint32_t i = 0; i < s->best->n; i++)
         for (size_t f = 0; f < sizeof fields / sizeof fields[0]; f++) {
             if (try_number(s, i, fields[f].off, fields[f].least)) continue;

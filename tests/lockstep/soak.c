@@ -76,14 +76,21 @@ static void print_counts(void) {
         sum.n_busy += r->n_busy;
         sum.n_copied += r->n_copied;
         sum.n_evicted += r->n_evicted;
+        sum.n_without_disk += r->n_without_disk;
+        sum.n_written += r->n_written;
+        sum.n_read += r->n_read;
+        sum.n_lost += r->n_lost;
     }
     for (uint32_t kind = 0; kind < N_OP_KINDS; kind++)
         printf("  %-16s %12llu\n", op_name(kind), (unsigned long long)sum.n_run[kind]);
-    printf("%llu seeds; of the operations %llu were refused by both, %llu had no memory, %llu met another owner; %llu "
-           "skipped besides; %llu pages copied, %llu entries evicted\n",
+    printf("%llu seeds; of the operations %llu were refused by both, %llu had no memory, %llu no disk, %llu met "
+           "another owner; %llu skipped besides\n",
            (unsigned long long)sum.n_seeds_done, (unsigned long long)sum.n_refused,
-           (unsigned long long)sum.n_without_memory, (unsigned long long)sum.n_busy, (unsigned long long)sum.n_skipped,
-           (unsigned long long)sum.n_copied, (unsigned long long)sum.n_evicted);
+           (unsigned long long)sum.n_without_memory, (unsigned long long)sum.n_without_disk,
+           (unsigned long long)sum.n_busy, (unsigned long long)sum.n_skipped);
+    printf("%llu pages copied, %llu entries evicted, %llu blocks written out, %llu read back, %llu contexts lost\n",
+           (unsigned long long)sum.n_copied, (unsigned long long)sum.n_evicted, (unsigned long long)sum.n_written,
+           (unsigned long long)sum.n_read, (unsigned long long)sum.n_lost);
 }
 
 static void start_workers(const char *program) {

@@ -73,6 +73,9 @@ static void close_walk(pair *p) {
     ramet_cache_get_stats(p->cache, &stats);
     lockstep_now->n_copied += stats.pages_copied;
     lockstep_now->n_evicted += stats.tree_evictions;
+    lockstep_now->n_written += stats.blocks_spilled;
+    lockstep_now->n_read += stats.blocks_read_back;
+    lockstep_now->n_lost += stats.contexts_lost;
     pair_close(p);
     lockstep_now->n_seeds_done++;
 }

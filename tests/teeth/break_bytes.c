@@ -3,11 +3,11 @@
 
 #include <string.h>
 
-ramet_page *__wrap_ramet_page_copy(ramet_cache *cache, const ramet_page *source);
+ramet_block *__wrap_ramet_block_copy(ramet_cache *cache, const ramet_block *source);
 
-ramet_page *__wrap_ramet_page_copy(ramet_cache *cache, const ramet_page *source) {
-    ramet_page *page = ramet_page_create(cache);
-    memcpy(page->tokens, source->tokens, cache->options.page_tokens * sizeof page->tokens[0]);
-    cache->slab.n_copied++;
-    return page;
+ramet_block *__wrap_ramet_block_copy(ramet_cache *cache, const ramet_block *source) {
+    ramet_block *block = ramet_block_create(cache, (ramet_kind)source->kind);
+    memcpy(block->tokens, source->tokens, cache->options.page_tokens * sizeof block->tokens[0]);
+    cache->blocks[source->kind].n_copied++;
+    return block;
 }

@@ -1,11 +1,8 @@
 /* break_copy.c - a fault for tests/teeth: a shared page is taken over instead of copied. Linked with --wrap. */
 #include "state/internal.h"
 
-ramet_page *__wrap_ramet_page_copy(ramet_cache *cache, const ramet_page *source);
+ramet_block *__wrap_ramet_block_copy(ramet_cache *cache, const ramet_block *source);
 
-ramet_page *__wrap_ramet_page_copy(ramet_cache *cache, const ramet_page *source) {
-    ramet_page *page = ramet_slab_page(&cache->slab, source->slot);
-    ramet_page_retain(page);
-    ramet_page_hold(cache, page, RAMET_BY_CONTEXTS);
-    return page;
+ramet_block *__wrap_ramet_block_copy(ramet_cache *cache, const ramet_block *source) {
+    return ramet_block_share(cache, ramet_blocks_at(&cache->blocks[source->kind], source->id), RAMET_BY_CONTEXTS);
 }

@@ -1,10 +1,10 @@
 /* break_refcount.c - a fault for tests/teeth: a page that is retained counts one pointer too many now and then. */
 #include "state/internal.h"
 
-void __real_ramet_page_retain(ramet_page *page);
-void __wrap_ramet_page_retain(ramet_page *page);
+void __real_ramet_block_retain(ramet_block *block);
+void __wrap_ramet_block_retain(ramet_block *block);
 
-void __wrap_ramet_page_retain(ramet_page *page) {
-    __real_ramet_page_retain(page);
-    if (page->counts.refcount == 3) page->counts.refcount++;
+void __wrap_ramet_block_retain(ramet_block *block) {
+    __real_ramet_block_retain(block);
+    if (block->counts.refcount == 3) block->counts.refcount++;
 }
