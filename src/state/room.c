@@ -168,17 +168,16 @@ static ramet_status evict_instead(ramet_cache *cache, uint64_t bytes, uint64_t b
     return has_gone ? RAMET_OK : status;
 }
 
-/* Both locks held, the cache's not all the time. */
-static ramet_status write_until(ramet_cache *cache, uint64_t bytes, ramet_error *error) {
-    while (bytes > room_left(cache)) {
-        uint64_t missing = bytes - room_left(cache);
-        batch b = {.n = 0};
-        while (b.n < BATCH && b.bytes < missing && cache->idle.coldest) take_out(cache, &b, cache->idle.coldest);
-        if (b.n == 0) return all_in_use(cache, bytes, error);
-        ramet_status status = write_out(cache, &b, error);
-        if (status != RAMET_OK) RAMET_TRY(evict_instead(cache, bytes, b.bytes, status));
-    }
-    return RAMET_OK;
+/* Both locks held, the cache's not all the time. One batch of what is missing, or entries instead; then look again: what
+ * is needed may be less by then. */
+static ramet_status make_some_room(ramet_cache *cache, uint64_t bytes, ramet_error *error) {
+    batch b = {.n = 0};
+    if (bytes <= room_left(cache)) return RAMET_OK;
+    uint64_t missing = bytes - room_left(cache);
+    while (b.n < BATCH && b.bytes < missing && cache->idle.coldest) take_out(cache, &b, cache->idle.coldest);
+    if (b.n == 0) return all_in_use(cache, bytes, error);
+    ramet_status status = write_out(cache, &b, error);
+    return status == RAMET_OK ? RAMET_OK : evict_instead(cache, bytes, b.bytes, status);
 }
 
 /* Lock held, but not all the time. */
@@ -233,7 +232,7 @@ ramet_status ramet_room_make(ramet_cache *cache, ramet_need need, ramet_error *e
     }
     RAMET_TRY(ramet_room_check_use(cache, bytes, error));
     take_pager(cache);
-    ramet_status status = write_until(cache, bytes, error);
+    ramet_status status = make_some_room(cache, bytes, error);
     pthread_mutex_unlock(&cache->pager_lock);
     return status;
 }
@@ -292,7 +291,7 @@ static uint32_t find_missing(const ramet_context *context, uint32_t *next, ramet
 static ramet_status fetch_batch(ramet_cache *cache, ramet_block *const *missing, uint32_t n, uint64_t bytes,
                                 ramet_error *error) {
     batch b = {.n = 0};
-    RAMET_TRY(write_until(cache, bytes, error));
+    while (bytes > room_left(cache)) RAMET_TRY(make_some_room(cache, bytes, error));
     for (uint32_t i = 0; i < n; i++) {
         ramet_block_take_slot(cache, missing[i]);
         add(cache, &b, missing[i]);

@@ -86,7 +86,6 @@ bool op_use(pair *p, const op *o) {
     bool is_retriable = p->pager.has_read_failed && p->pager.n_lost == 0 && status == RAMET_E_NO_MEMORY;
     if (is_retriable || op_lacks_disk(p, o, status, out_bytes)) {
         lockstep_now->n_refused++;
-        c->holds_logits = false;
         return false;
     }
     require(!p->pager.has_read_failed || p->pager.n_lost > 0, "use: a read failed, and it got %s",

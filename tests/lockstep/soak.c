@@ -137,7 +137,7 @@ int main(int argc, char **argv) {
     if (must_stop == MAP_FAILED) abort();
     signal(SIGINT, stop);
     signal(SIGTERM, stop);
-    start_workers(argv[0]);
+    start_workers("test_state_lockstep"); /* which runs a seed again */
     bool is_well = wait_for_workers(begin_ns);
     print_progress(begin_ns);
     print_counts();

@@ -236,7 +236,6 @@ ramet_status twin_lost_block(const twin *t, const twin_text *text) {
 
 ramet_status twin_use(twin *t, twin_context *c) {
     if (c->lost) return c->lost;
-    c->holds_logits = false;
     ramet_status lost = twin_lost_block(t, &c->text);
     if (lost) {
         twin_open(c);
@@ -247,9 +246,12 @@ ramet_status twin_use(twin *t, twin_context *c) {
     }
     c->is_used = true;
     twin_count(t);
-    if (!t->has_pager || t->used_bytes <= t->options.budget_bytes) return RAMET_OK;
-    c->is_used = false;
-    return RAMET_E_BUDGET;
+    if (t->has_pager && t->used_bytes > t->options.budget_bytes) {
+        c->is_used = false;
+        return RAMET_E_BUDGET;
+    }
+    c->holds_logits = false;
+    return RAMET_OK;
 }
 
 void twin_leave(twin *t, twin_context *c) {
