@@ -66,11 +66,12 @@ static ramet_status lose(ramet_context *context, ramet_status status, ramet_erro
     return status == lost ? status : ramet_context_check_alive(context, error);
 }
 
-/* Lock held. What contexts at work reach fits into memory together, also while some of it is on its way: who comes too
- * many is refused before anything is marked. One that is lost is told so by whoever reads it back. */
-static ramet_status check_room(const ramet_context *context, ramet_error *error) {
+/* Lock held. What contexts at work reach fits into memory together, also while some of it is on its way: who is too many
+ * is refused before anything is marked, and so is who would wait for something that is lost. */
+static ramet_status check_before(const ramet_context *context, ramet_error *error) {
+    ramet_status lost = ramet_context_lost_block(context);
     uint64_t bytes = 0;
-    if (ramet_context_lost_block(context) != RAMET_OK) return RAMET_OK;
+    if (lost != RAMET_OK) return ramet_fail(error, lost, "a part of the context could not be read back");
     for (uint32_t i = 0; i < ramet_context_n_blocks(context); i++) {
         const ramet_block *block = ramet_context_block(context, i);
         if (block && block->n_users == 0) bytes += context->cache->blocks[block->kind].bytes;
@@ -87,16 +88,14 @@ ramet_status ramet_context_use(ramet_context *context, ramet_error *error) {
         return RAMET_OK;
     }
     ramet_cache_lock(cache);
-    ramet_status status = check_room(context, error);
-    if (status == RAMET_OK) {
-        status = mark(context) ? RAMET_OK : ramet_room_fetch(context, error);
-        if (status == RAMET_OK)
-            ramet_context_release_held(context);
-        else if (ramet_context_lost_block(context) != RAMET_OK)
-            status = lose(context, status, error);
-        else
-            unmark(context);
-    }
+    ramet_status status = check_before(context, error);
+    if (status == RAMET_OK && !mark(context)) status = ramet_room_fetch(context, error);
+    if (status == RAMET_OK)
+        ramet_context_release_held(context);
+    else if (ramet_context_lost_block(context) != RAMET_OK)
+        status = lose(context, status, error);
+    else if (context->is_used)
+        unmark(context);
     ramet_cache_unlock(cache);
     return status;
 }
