@@ -7,11 +7,14 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/pool.h"
+#include "must.h"
 #include "state/state.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define PROGRAM "ramet-statebench"
 
 enum { PAGE_TOKENS = 64, FORKS = 32, REPS = 301, MAX_POSITIONS = 1 << 20, ENTRIES = 10000, MATCHED = 1 << 15 };
 enum { COLD_BYTES = 8 << 20, TURN = 100 };
@@ -24,19 +27,6 @@ typedef struct bench {
     bool is_cold;
     volatile uint64_t sink;
 } bench;
-
-static void must(ramet_status status, const ramet_error *error) {
-    if (status == RAMET_OK) return;
-    fprintf(stderr, "ramet-statebench: %s\n", error->message);
-    exit(1);
-}
-
-#define MUST(expression)                                                                                               \
-    do {                                                                                                               \
-        ramet_error error_ = {0};                                                                                      \
-        ramet_error *const error = &error_;                                                                            \
-        must((expression), error);                                                                                     \
-    } while (0)
 
 /* ---- one row ---- */
 

@@ -10,12 +10,15 @@
  * Exit code 1: more than 5 % over the budget, or a row that differs. Linux: the sizes come from /proc. */
 #include "base/clock.h"
 #include "base/memory.h"
+#include "must.h"
 #include "ramet.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define PROGRAM "ramet-storm"
 
 enum { MOST_AT_ONCE = 8, FIRST_MOST = 48, CHUNK = 64, CHECK_EACH = 50, LOOK_EACH = 16 };
 
@@ -42,19 +45,6 @@ typedef struct storm {
 } storm;
 
 /* ---- small things ---- */
-
-static void must(ramet_status status, const ramet_error *error) {
-    if (status == RAMET_OK) return;
-    fprintf(stderr, "ramet-storm: %s\n", error->message);
-    exit(1);
-}
-
-#define MUST(expression)                                                                                               \
-    do {                                                                                                               \
-        ramet_error error_ = {0};                                                                                      \
-        ramet_error *const error = &error_;                                                                            \
-        must((expression), error);                                                                                     \
-    } while (0)
 
 static uint32_t draw_below(storm *s, uint64_t n) {
     s->rng ^= s->rng << 13;

@@ -62,7 +62,6 @@ const void *ramet_gguf_index_find(const ramet_gguf_string *const *index, size_t 
 
 ramet_status ramet_gguf_part_u32(const gguf_part *part, const char *key, uint32_t *out, ramet_error *error);
 bool ramet_gguf_is_array(const ramet_gguf *gguf, const char *key);
-uint64_t ramet_gguf_load(const uint8_t *data, unsigned bytes); /* little-endian */
 
 /* Name, and size of a block, of a tensor type: also of those that ramet knows and does not run. NULL: unknown. */
 typedef struct gguf_tensor_type {

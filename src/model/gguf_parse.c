@@ -5,6 +5,7 @@
  * logarithm). */
 #include "model/gguf_internal.h"
 
+#include "base/bytes.h"
 #include "base/memory.h"
 
 #include <stdio.h>
@@ -59,12 +60,6 @@ bool ramet_gguf_tensor_type(uint32_t dtype, gguf_tensor_type *out) {
     return false;
 }
 
-uint64_t ramet_gguf_load(const uint8_t *data, unsigned bytes) {
-    uint64_t value = 0;
-    for (unsigned i = 0; i < bytes; i++) value |= (uint64_t)data[i] << (8 * i);
-    return value;
-}
-
 static uint64_t left(const cursor *c) {
     return c->bytes - c->at;
 }
@@ -77,7 +72,7 @@ static ramet_status fail_at_end(const cursor *c, const char *what) {
 
 static bool read_uint(cursor *c, unsigned bytes, uint64_t *out) {
     if (left(c) < bytes) return false;
-    *out = ramet_gguf_load(c->data + c->at, bytes);
+    *out = ramet_get_le(c->data + c->at, bytes);
     c->at += bytes;
     return true;
 }
@@ -243,7 +238,7 @@ static ramet_status read_alignment(const cursor *c, const gguf_part *part, uint6
     const gguf_value *v = ramet_gguf_index_find(part->by_key, part->n_values, "general.alignment");
     if (!v) return RAMET_OK;
     if (v->type != RAMET_GGUF_U32) return fail_value(c, v, RAMET_E_CORRUPT, "must be an unsigned 32-bit integer");
-    *out = ramet_gguf_load(v->data, 4);
+    *out = ramet_get_le(v->data, 4);
     if (*out == 0 || (*out & (*out - 1)) != 0 || *out > MOST_ALIGNMENT)
         return fail_value(c, v, RAMET_E_CORRUPT, "must be a power of two of at most 1048576");
     return RAMET_OK;

@@ -2,6 +2,8 @@
  * Owns the conversions; refuses to know what keys mean. */
 #include "model/gguf_internal.h"
 
+#include "base/bytes.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -29,7 +31,7 @@ static bool to_integer(const gguf_value *v, bool *negative, uint64_t *magnitude)
     };
     if ((size_t)v->type >= sizeof widths / sizeof widths[0] || widths[v->type].bytes == 0) return false;
     unsigned bytes = widths[v->type].bytes;
-    uint64_t value = ramet_gguf_load(v->data, bytes);
+    uint64_t value = ramet_get_le(v->data, bytes);
     *negative = widths[v->type].is_signed && (value >> (8 * bytes - 1)) != 0;
     if (*negative) value = (~value + 1) & (UINT64_MAX >> (64 - 8 * bytes));
     *magnitude = value;
@@ -78,12 +80,12 @@ ramet_status ramet_gguf_f32(const ramet_gguf *gguf, const char *key, float *out,
     const gguf_value *v = find_value(part, key);
     if (!v) return fail_missing(part, key, error);
     if (v->type == RAMET_GGUF_F32) {
-        uint32_t bits = (uint32_t)ramet_gguf_load(v->data, 4);
+        uint32_t bits = (uint32_t)ramet_get_le(v->data, 4);
         memcpy(out, &bits, sizeof bits);
         return RAMET_OK;
     }
     if (v->type != RAMET_GGUF_F64) return fail_key(part, key, "is not a floating-point number", error);
-    uint64_t bits = ramet_gguf_load(v->data, 8);
+    uint64_t bits = ramet_get_le(v->data, 8);
     double value;
     memcpy(&value, &bits, sizeof bits);
     if (isfinite(value) && (value > (double)3.4e38f || value < (double)-3.4e38f))
@@ -122,7 +124,7 @@ ramet_status ramet_gguf_array_get(const ramet_gguf *gguf, const char *key, ramet
 }
 
 ramet_gguf_string ramet_gguf_next_string(const uint8_t **at) {
-    ramet_gguf_string s = {.data = (const char *)*at + 8, .bytes = ramet_gguf_load(*at, 8)};
+    ramet_gguf_string s = {.data = (const char *)*at + 8, .bytes = ramet_get_le(*at, 8)};
     *at += 8 + s.bytes;
     return s;
 }

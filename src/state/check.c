@@ -247,11 +247,8 @@ static ramet_status check_budgets(ramet_walk *w) {
     const ramet_cache *cache = w->cache;
     const ramet_cache_options *o = &cache->options;
     uint32_t n_live = cache->nodes.n_live;
-    uint64_t used = 0;
-    for (int kind = 0; kind < RAMET_KINDS; kind++) {
-        n_live += cache->blocks[kind].n_live;
-        used += cache->blocks[kind].n_used * cache->blocks[kind].bytes;
-    }
+    uint64_t used = ramet_used_bytes(cache);
+    for (int kind = 0; kind < RAMET_KINDS; kind++) n_live += cache->blocks[kind].n_live;
     if (ramet_memory_bytes(cache) > o->budget_bytes)
         BROKEN("K11: blocks of %llu bytes exceed the budget of %llu", (unsigned long long)ramet_memory_bytes(cache),
                (unsigned long long)o->budget_bytes);

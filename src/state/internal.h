@@ -346,6 +346,7 @@ typedef struct ramet_need {
 } ramet_need;
 
 uint64_t ramet_memory_bytes(const ramet_cache *cache); /* of blocks that have a slot */
+uint64_t ramet_used_bytes(const ramet_cache *cache);   /* of blocks with users, in memory or awaited */
 bool ramet_room_fits(const ramet_cache *cache, ramet_need need);
 /* Lock held. Whether contexts at work may reach that much more. */
 ramet_status ramet_room_check_use(const ramet_cache *cache, uint64_t bytes, ramet_error *error);

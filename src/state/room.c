@@ -30,7 +30,7 @@ static bool has_headers(const ramet_cache *cache, ramet_need need) {
     return need.n <= blocks->n_headers - blocks->n_live - blocks->n_doomed;
 }
 
-static uint64_t used_bytes(const ramet_cache *cache) {
+uint64_t ramet_used_bytes(const ramet_cache *cache) {
     uint64_t bytes = 0;
     for (int kind = 0; kind < RAMET_KINDS; kind++) bytes += cache->blocks[kind].n_used * cache->blocks[kind].bytes;
     return bytes;
@@ -39,12 +39,12 @@ static uint64_t used_bytes(const ramet_cache *cache) {
 /* Both in memory and, with what contexts at work wait for, within the budget. */
 bool ramet_room_fits(const ramet_cache *cache, ramet_need need) {
     uint64_t bytes = need.n * cache->blocks[need.kind].bytes;
-    return bytes <= room_left(cache) && bytes <= cache->options.budget_bytes - used_bytes(cache) &&
+    return bytes <= room_left(cache) && bytes <= cache->options.budget_bytes - ramet_used_bytes(cache) &&
            has_headers(cache, need);
 }
 
 static ramet_status all_in_use(const ramet_cache *cache, uint64_t bytes, ramet_error *error) {
-    unsigned long long budget = cache->options.budget_bytes, used = used_bytes(cache);
+    unsigned long long budget = cache->options.budget_bytes, used = ramet_used_bytes(cache);
     if (bytes > budget)
         return ramet_fail(error, RAMET_E_BUDGET,
                           "one context needs %llu bytes in memory, and the memory budget is %llu: raise it "
@@ -57,7 +57,7 @@ static ramet_status all_in_use(const ramet_cache *cache, uint64_t bytes, ramet_e
 }
 
 ramet_status ramet_room_check_use(const ramet_cache *cache, uint64_t bytes, ramet_error *error) {
-    return bytes <= cache->options.budget_bytes - used_bytes(cache) ? RAMET_OK : all_in_use(cache, bytes, error);
+    return bytes <= cache->options.budget_bytes - ramet_used_bytes(cache) ? RAMET_OK : all_in_use(cache, bytes, error);
 }
 
 /* ---- on their way ---- */
@@ -85,6 +85,19 @@ static void forget(ramet_cache *cache, const uint64_t *names, uint32_t n) {
     ramet_cache_lock(cache);
 }
 
+/* The pager's work, without the lock. */
+static ramet_status move(ramet_cache *cache,
+                         ramet_status (*call)(void *user, ramet_pager_item *items, uint32_t n, ramet_error *error),
+                         batch *b, uint64_t *nanoseconds, ramet_error *error) {
+    pthread_mutex_unlock(&cache->lock);
+    uint64_t start = ramet_now_nanoseconds();
+    ramet_status status = call(cache->pager.user, b->items, b->n, error);
+    uint64_t took = ramet_now_nanoseconds() - start;
+    ramet_cache_lock(cache);
+    *nanoseconds += took;
+    return status;
+}
+
 /* ---- out ---- */
 
 static void take_out(ramet_cache *cache, batch *b, ramet_block *block) {
@@ -110,12 +123,7 @@ static bool settle_out(ramet_cache *cache, ramet_block *block, uint64_t name, bo
 
 /* Both locks held, the cache's not all the time. */
 static ramet_status write_out(ramet_cache *cache, batch *b, ramet_error *error) {
-    pthread_mutex_unlock(&cache->lock);
-    uint64_t start = ramet_now_nanoseconds();
-    ramet_status status = cache->pager.write(cache->pager.user, b->items, b->n, error);
-    uint64_t took = ramet_now_nanoseconds() - start;
-    ramet_cache_lock(cache);
-    cache->paged.write_nanoseconds += took;
+    ramet_status status = move(cache, cache->pager.write, b, &cache->paged.write_nanoseconds, error);
     if (status == RAMET_OK) {
         cache->paged.n_written += b->n;
         cache->paged.written_bytes += b->bytes;
@@ -259,12 +267,7 @@ static bool settle_back(ramet_cache *cache, ramet_block *block, ramet_status sta
 
 /* Both locks held, the cache's not all the time. */
 static ramet_status read_back(ramet_cache *cache, batch *b, ramet_error *error) {
-    pthread_mutex_unlock(&cache->lock);
-    uint64_t start = ramet_now_nanoseconds();
-    ramet_status status = cache->pager.read(cache->pager.user, b->items, b->n, error);
-    uint64_t took = ramet_now_nanoseconds() - start;
-    ramet_cache_lock(cache);
-    cache->paged.read_nanoseconds += took;
+    ramet_status status = move(cache, cache->pager.read, b, &cache->paged.read_nanoseconds, error);
     uint64_t unwanted[BATCH];
     uint32_t n_unwanted = 0;
     for (uint32_t i = 0; i < b->n; i++) {

@@ -213,9 +213,8 @@ static void run_recode_chunk(void *user, uint32_t index, uint32_t worker) {
 static ramet_status load_recoded(const ramet_snapshot_reader *r, const ramet_store_crew *crew,
                                  const ramet_snapshot_content *content, ramet_error *error) {
     ramet_snapshot_header in_pages = r->header;
-    uint8_t unused[RAMET_SNAPSHOT_WRITTEN_MAX];
     in_pages.payload = (uint32_t)content->layout->precision;
-    RAMET_TRY(ramet_snapshot_header_encode(&in_pages, unused, error)); /* for the sizes */
+    RAMET_TRY(ramet_snapshot_header_measure(&in_pages, error));
     ramet_recoder recoder =
         ramet_recoder_of(&r->header, &in_pages, ramet_body_read_range, (void *)(uintptr_t)r); /* read only */
     ramet_snapshot_content at = *content;

@@ -1,5 +1,6 @@
 /* header.c - see header.h. One table says what every field is; encoding and decoding both walk it. */
 #include "store/header.h"
+#include "base/bytes.h"
 #include "base/hash.h"
 #include "base/memory.h"
 #include "numerics/kv.h"
@@ -54,18 +55,6 @@ static const field fields[] = {
 };
 enum { N_FIELDS = sizeof fields / sizeof fields[0] };
 
-/* ---- little-endian integers, whatever the machine ---- */
-
-static void put_le(uint8_t *out, uint64_t value, size_t bytes) {
-    for (size_t i = 0; i < bytes; i++) out[i] = (uint8_t)(value >> (8 * i));
-}
-
-static uint64_t get_le(const uint8_t *in, size_t bytes) {
-    uint64_t value = 0;
-    for (size_t i = 0; i < bytes; i++) value |= (uint64_t)in[i] << (8 * i);
-    return value;
-}
-
 /* ---- sizes ---- */
 
 /* Sets row_bytes; false when the fields are out of range. */
@@ -108,25 +97,23 @@ static size_t value_bytes(const field *f, const uint8_t *member) {
 
 static size_t put_field(uint8_t *out, const field *f, const uint8_t *member) {
     size_t bytes = value_bytes(f, member);
-    put_le(out, f->tag, 2);
-    put_le(out + 2, 0, 2);
-    put_le(out + 4, bytes, 4);
+    ramet_put_le(out, f->tag, 2);
+    ramet_put_le(out + 2, 0, 2);
+    ramet_put_le(out + 4, bytes, 4);
     out += FIELD_PREFIX_BYTES;
     switch (f->kind) {
     case TEXT:
     case BYTES: memcpy(out, member, bytes); break;
-    case U32: put_le(out, *(const uint32_t *)(const void *)member, 4); break;
+    case U32: ramet_put_le(out, *(const uint32_t *)(const void *)member, 4); break;
     case U64:
-        for (size_t i = 0; i < bytes; i += 8) put_le(out + i, ((const uint64_t *)(const void *)member)[i / 8], 8);
+        for (size_t i = 0; i < bytes; i += 8) ramet_put_le(out + i, ((const uint64_t *)(const void *)member)[i / 8], 8);
         break;
     }
     return FIELD_PREFIX_BYTES + bytes;
 }
 
-ramet_status ramet_snapshot_header_encode(ramet_snapshot_header *h, uint8_t out[RAMET_SNAPSHOT_WRITTEN_MAX],
-                                          ramet_error *error) {
-    memset(out, 0, RAMET_SNAPSHOT_WRITTEN_MAX);
-    size_t at = RAMET_SNAPSHOT_PREAMBLE_BYTES;
+ramet_status ramet_snapshot_header_measure(ramet_snapshot_header *h, ramet_error *error) {
+    size_t bytes = RAMET_SNAPSHOT_PREAMBLE_BYTES + RAMET_SNAPSHOT_HASH_BYTES;
     h->version = RAMET_SNAPSHOT_VERSION;
     h->flags = h->is_encrypted ? FLAG_ENCRYPTED : 0;
     h->chunk_bytes = RAMET_SNAPSHOT_CHUNK_BYTES;
@@ -135,22 +122,30 @@ ramet_status ramet_snapshot_header_encode(ramet_snapshot_header *h, uint8_t out[
     h->section_bytes[RAMET_SECTION_LOGITS] = h->has_logits ? (uint64_t)h->n_vocab * sizeof(float) : 0;
     if (!ramet_mul_u64(h->n_tokens, h->row_bytes, &h->section_bytes[RAMET_SECTION_POSITIONS]))
         return ramet_fail(error, RAMET_E_ARGUMENT, "this context is too large for a snapshot");
-
-    for (size_t i = 0; i < N_FIELDS; i++) at += put_field(out + at, &fields[i], (const uint8_t *)h + fields[i].off);
-    h->header_bytes = (uint32_t)(at + RAMET_SNAPSHOT_HASH_BYTES);
-    RAMET_ASSERT(h->header_bytes <= RAMET_SNAPSHOT_WRITTEN_MAX, "snapshot header of %u bytes", h->header_bytes);
+    for (size_t i = 0; i < N_FIELDS; i++)
+        bytes += FIELD_PREFIX_BYTES + value_bytes(&fields[i], (const uint8_t *)h + fields[i].off);
+    RAMET_ASSERT(bytes <= RAMET_SNAPSHOT_WRITTEN_MAX, "snapshot header of %zu bytes", bytes);
+    h->header_bytes = (uint32_t)bytes;
     if (!derive_total(h, &h->file_bytes))
         return ramet_fail(error, RAMET_E_ARGUMENT, "this context is too large for a snapshot");
+    return RAMET_OK;
+}
 
+ramet_status ramet_snapshot_header_encode(ramet_snapshot_header *h, uint8_t out[RAMET_SNAPSHOT_WRITTEN_MAX],
+                                          ramet_error *error) {
+    RAMET_TRY(ramet_snapshot_header_measure(h, error));
+    memset(out, 0, RAMET_SNAPSHOT_WRITTEN_MAX);
+    size_t at = RAMET_SNAPSHOT_PREAMBLE_BYTES;
+    for (size_t i = 0; i < N_FIELDS; i++) at += put_field(out + at, &fields[i], (const uint8_t *)h + fields[i].off);
     memcpy(out, magic, sizeof magic);
-    put_le(out + 8, h->version, 4);
-    put_le(out + 12, h->header_bytes, 4);
-    put_le(out + 16, h->flags, 4);
-    put_le(out + 20, h->chunk_bytes, 4);
-    put_le(out + 24, h->file_bytes, 8);
+    ramet_put_le(out + 8, h->version, 4);
+    ramet_put_le(out + 12, h->header_bytes, 4);
+    ramet_put_le(out + 16, h->flags, 4);
+    ramet_put_le(out + 20, h->chunk_bytes, 4);
+    ramet_put_le(out + 24, h->file_bytes, 8);
     memcpy(out + RAMET_SNAPSHOT_SALT_OFF, h->salt, sizeof h->salt);
     memcpy(out + RAMET_SNAPSHOT_COMMITMENT_OFF, h->commitment, sizeof h->commitment);
-    put_le(out + N_FIELDS_OFF, N_FIELDS, 4);
+    ramet_put_le(out + N_FIELDS_OFF, N_FIELDS, 4);
     ramet_xxh128(out, at, h->hash);
     memcpy(out + at, h->hash, sizeof h->hash);
     return RAMET_OK;
@@ -162,14 +157,14 @@ ramet_status ramet_snapshot_preamble_decode(const uint8_t preamble[RAMET_SNAPSHO
                                             ramet_snapshot_header *out, ramet_error *error) {
     *out = (ramet_snapshot_header){0};
     if (memcmp(preamble, magic, sizeof magic) != 0) return ramet_fail(error, RAMET_E_CORRUPT, "not a ramet snapshot");
-    out->version = (uint32_t)get_le(preamble + 8, 4);
+    out->version = (uint32_t)ramet_get_le(preamble + 8, 4);
     if (out->version < RAMET_SNAPSHOT_OLDEST || out->version > RAMET_SNAPSHOT_VERSION)
         return ramet_fail(error, RAMET_E_UNSUPPORTED, "snapshot format version %u; this build reads versions %d to %d",
                           out->version, RAMET_SNAPSHOT_OLDEST, RAMET_SNAPSHOT_VERSION);
-    out->header_bytes = (uint32_t)get_le(preamble + 12, 4);
-    out->flags = (uint32_t)get_le(preamble + 16, 4);
-    out->chunk_bytes = (uint32_t)get_le(preamble + 20, 4);
-    out->file_bytes = get_le(preamble + 24, 8);
+    out->header_bytes = (uint32_t)ramet_get_le(preamble + 12, 4);
+    out->flags = (uint32_t)ramet_get_le(preamble + 16, 4);
+    out->chunk_bytes = (uint32_t)ramet_get_le(preamble + 20, 4);
+    out->file_bytes = ramet_get_le(preamble + 24, 8);
     if (out->file_bytes != file_bytes)
         return ramet_fail(error, RAMET_E_CORRUPT, "the file has %llu bytes, its header says %llu",
                           (unsigned long long)file_bytes, (unsigned long long)out->file_bytes);
@@ -197,9 +192,9 @@ static ramet_status get_field(const field *f, const uint8_t *value, size_t bytes
     switch (f->kind) {
     case TEXT: /* the member is zero: the NUL is there */
     case BYTES: memcpy(member, value, bytes); break;
-    case U32: *(uint32_t *)(void *)member = (uint32_t)get_le(value, 4); break;
+    case U32: *(uint32_t *)(void *)member = (uint32_t)ramet_get_le(value, 4); break;
     case U64:
-        for (size_t i = 0; i < bytes; i += 8) ((uint64_t *)(void *)member)[i / 8] = get_le(value + i, 8);
+        for (size_t i = 0; i < bytes; i += 8) ((uint64_t *)(void *)member)[i / 8] = ramet_get_le(value + i, 8);
         break;
     }
     return RAMET_OK;
@@ -207,13 +202,13 @@ static ramet_status get_field(const field *f, const uint8_t *value, size_t bytes
 
 /* Tags ascend strictly, so that no field is there twice and one content has one encoding. */
 static ramet_status decode_fields(const uint8_t *data, size_t end, ramet_snapshot_header *out, ramet_error *error) {
-    uint64_t n_fields = get_le(data + N_FIELDS_OFF, 4);
+    uint64_t n_fields = ramet_get_le(data + N_FIELDS_OFF, 4);
     size_t at = RAMET_SNAPSHOT_PREAMBLE_BYTES, n_known = 0;
     uint32_t last_tag = 0;
     for (uint64_t i = 0; i < n_fields; i++) {
         if (end - at < FIELD_PREFIX_BYTES) return ramet_fail(error, RAMET_E_CORRUPT, "the header ends inside a field");
-        uint32_t tag = (uint32_t)get_le(data + at, 2), reserved = (uint32_t)get_le(data + at + 2, 2);
-        uint64_t bytes = get_le(data + at + 4, 4);
+        uint32_t tag = (uint32_t)ramet_get_le(data + at, 2), reserved = (uint32_t)ramet_get_le(data + at + 2, 2);
+        uint64_t bytes = ramet_get_le(data + at + 4, 4);
         at += FIELD_PREFIX_BYTES;
         if (bytes > end - at || reserved != 0 || tag <= last_tag)
             return ramet_fail(error, RAMET_E_CORRUPT, "header field 0x%04x is malformed", tag);

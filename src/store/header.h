@@ -55,8 +55,10 @@ typedef struct ramet_snapshot_header {
     uint8_t hash[RAMET_SNAPSHOT_HASH_BYTES];
 } ramet_snapshot_header;
 
-/* Computes everything below the fields from the fields (recurrent and sampler bytes as given; is_encrypted, salt and
- * commitment too) and writes the header into `out`. E_ARGUMENT when the fields make no valid file. */
+/* Computes the sizes of a file from the fields (recurrent and sampler bytes as given; is_encrypted too). E_ARGUMENT when
+ * they make no valid file. */
+ramet_status ramet_snapshot_header_measure(ramet_snapshot_header *h, ramet_error *error);
+/* Measures, and writes the header into `out`, salt and commitment as given. */
 ramet_status ramet_snapshot_header_encode(ramet_snapshot_header *h, uint8_t out[RAMET_SNAPSHOT_WRITTEN_MAX],
                                           ramet_error *error);
 

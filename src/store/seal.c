@@ -1,5 +1,6 @@
 /* seal.c - see seal.h. */
 #include "store/seal.h"
+#include "base/bytes.h"
 #include "base/hash.h"
 
 #include <string.h>
@@ -44,7 +45,7 @@ void ramet_seal_wipe(ramet_seal *seal) {
 static ramet_gcm gcm_of(const ramet_seal *seal, const ramet_snapshot_header *h, uint64_t index,
                         uint8_t nonce[RAMET_GCM_NONCE_BYTES]) {
     memset(nonce, 0, RAMET_GCM_NONCE_BYTES);
-    for (size_t i = 0; i < 8; i++) nonce[i] = (uint8_t)(index >> (8 * i));
+    ramet_put_le(nonce, index, 8);
     nonce[8] = index + 1 == h->n_chunks;
     return (ramet_gcm){seal->key, nonce, seal->digest, sizeof seal->digest};
 }

@@ -128,7 +128,6 @@ ramet_status ramet_store_save(ramet_context *context, const ramet_snapshot_ident
     static const ramet_snapshot_options none;
     ramet_snapshot_header h, in_cache;
     ramet_snapshot_content content;
-    uint8_t unused[RAMET_SNAPSHOT_WRITTEN_MAX];
     if (!options) options = &none;
     RAMET_TRY(fill_header(context, identity, options, &h, error));
     if (ramet_context_is_lossy(context) && h.payload == h.kv)
@@ -139,7 +138,7 @@ ramet_status ramet_store_save(ramet_context *context, const ramet_snapshot_ident
             ramet_kv_name((ramet_kv)h.kv));
     in_cache = h;
     in_cache.payload = h.kv;
-    RAMET_TRY(ramet_snapshot_header_encode(&in_cache, unused, error)); /* for the sizes */
+    RAMET_TRY(ramet_snapshot_header_measure(&in_cache, error));
     RAMET_TRY(gather(context, &in_cache, identity->layout, options->sampler_state, &content, error));
     ramet_snapshot_target target = {.path = path, .skip_sync = options->skip_sync};
     ramet_status status = publish(&h, &content, context_key, &target, crew, error);
