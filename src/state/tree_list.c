@@ -1,4 +1,5 @@
-/* tree_list.c - the prefix tree as a list, for tests and for people who look into it. Copies under the lock, calls out without it. */
+/* tree_list.c - the prefix tree as a list, for tests and for people who look into it. Copies under the lock, calls out
+ * without it. */
 #include "state/internal.h"
 
 #include <stdlib.h>

@@ -30,10 +30,9 @@ typedef struct ramet_store_crew {
     void *user;
 } ramet_store_crew;
 
-/* [used] Writes a file, or standard output for "-", encrypted if there is a context key. It, `options` and `out_info` may be
- * NULL. Memory: the tokens, and a
- * chunk for each worker. E_ARGUMENT (owner or marking of more than 127 bytes, sampler state of more than 64 KiB, a precision for tests
- * only), E_NO_DISK, E_IO, E_NOT_FOUND (no such directory), E_NO_MEMORY; then an old file at `path` is as before and
+/* [used] Writes a file, or standard output for "-", encrypted if there is a context key. It, `options` and `out_info` may
+ * be NULL. Memory: the tokens, and a chunk for each worker. E_ARGUMENT (owner or marking of more than 127 bytes, sampler
+ * state of more than 64 KiB, a precision for tests only), E_NO_DISK, E_IO, E_NOT_FOUND (no such directory), E_NO_MEMORY; then an old file at `path` is as before and
  * nothing else is left behind. One exception: when the last step fails, the sync of the directory, the new file is in
  * place, whole, but may not survive a power loss. */
 ramet_status ramet_store_save(ramet_context *context, const ramet_snapshot_identity *identity,

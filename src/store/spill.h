@@ -19,12 +19,14 @@
 typedef struct ramet_spill ramet_spill;
 
 /* Makes the object's directory in `directory`, so that one that cannot be written to is known now: E_ARGUMENT (an empty
- * name), E_NOT_FOUND, E_IO, E_NO_DISK; E_NO_MEMORY. The process may change its own directory afterwards. `crew` is copied; NULL: whoever calls works alone. */
+ * name), E_NOT_FOUND, E_IO, E_NO_DISK, E_NO_MEMORY. The process may change its own directory afterwards. `crew` is copied;
+ * NULL: whoever calls works alone. */
 ramet_status ramet_spill_create(const char *directory, const uint8_t key[RAMET_KEY_BYTES], const ramet_store_crew *crew,
                                 ramet_spill **out, ramet_error *error);
 /* After the cache that pages through it. */
 void ramet_spill_destroy(ramet_spill **spill);
-/* For ramet_cache_options. Of a read: E_CORRUPT (a file of another size, or none), E_AUTHENTICATION and E_IO are for good; what may go away, no memory and no descriptors, is E_NO_MEMORY. */
+/* For ramet_cache_options. Of a read: E_CORRUPT (a file of another size, or none), E_AUTHENTICATION and E_IO are for good;
+ * what may go away, no memory and no descriptors, is E_NO_MEMORY. */
 ramet_pager ramet_spill_pager(ramet_spill *spill);
 
 #endif
